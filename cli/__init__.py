@@ -1,0 +1,1 @@
+"""The terminal: the only folder that imports typer, rich and prompt_toolkit."""

@@ -1,0 +1,90 @@
+"""Block and BatchOutputs: what goes into one target decode and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+F32 = NDArray[np.float32]
+I32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Consecutive tokens of one sequence, part of one decode.
+
+    ``token_ids`` [n] stand at positions ``start_pos .. start_pos + n - 1``. The last
+    ``num_outputs`` tokens get a row of logits: row i predicts the token after the i-th of them.
+    """
+
+    seq_id: int
+    token_ids: I32
+    start_pos: int
+    num_outputs: int
+
+
+class DecodeCounter(Protocol):
+    """Whatever counts its decodes, so that outputs know when they are stale."""
+
+    @property
+    def num_decodes(self) -> int: ...
+
+
+class BatchOutputs:
+    """All output rows of one decode: one array, one synchronisation, no copies.
+
+    Valid until the runner decodes again; any use after that raises instead of reading memory
+    that llama.cpp has recycled.
+    """
+
+    __slots__ = ("_embeddings", "_first_row", "_generation", "_logits", "_owner")
+
+    def __init__(
+        self,
+        owner: DecodeCounter,
+        blocks: Sequence[Block],
+        logits: F32,
+        embeddings: F32 | None = None,
+    ) -> None:
+        """``logits`` [rows, vocab] holds the rows of ``blocks`` in their order."""
+        self._owner = owner
+        self._generation = owner.num_decodes
+        self._logits = logits
+        self._embeddings = embeddings
+        self._first_row: dict[int, int] = {}
+        row = 0
+        for block in blocks:
+            self._first_row[block.seq_id] = row
+            row += block.num_outputs
+        assert row == len(logits), "a row for each output that was asked for"
+
+    def __len__(self) -> int:
+        return len(self._logits)
+
+    def logits(self, block: Block) -> F32:
+        """Rows [block.num_outputs, vocab], read-only.
+
+        Raises:
+            RuntimeError: the runner has decoded again since.
+        """
+        return self._rows(self._logits, block)
+
+    def embeddings(self, block: Block) -> F32:
+        """Rows [block.num_outputs, width] of the final hidden state, read-only.
+
+        Raises:
+            RuntimeError: stale, or the runner was made without embeddings.
+        """
+        if self._embeddings is None:
+            raise RuntimeError("this runner was made without embeddings")
+        return self._rows(self._embeddings, block)
+
+    def _rows(self, array: F32, block: Block) -> F32:
+        if self._generation != self._owner.num_decodes:
+            raise RuntimeError("stale outputs: the runner has decoded again")
+        first = self._first_row[block.seq_id]
+        return array[first : first + block.num_outputs]

@@ -1,0 +1,88 @@
+"""ChainDrafter: several drafters, asked in the order they were written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from outrider.speculative.batch_outputs import BatchOutputs, Block
+from outrider.speculative.drafters.drafter import Drafter
+from outrider.speculative.errors import EngineError
+from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
+
+_log = logging.getLogger(__name__)
+
+
+class ChainDrafter:
+    """The first drafter that proposes wins the step.
+
+    (llama.cpp's order is fixed; here it is the user's.) A member that fails is dropped with
+    its reason in :attr:`dropped`, and the answer goes on.
+    """
+
+    name = "chain"
+
+    def __init__(self, members: Sequence[Drafter]) -> None:
+        self.members = list(members)
+        self.dropped: dict[str, str] = {}
+        self._winner: dict[int, Drafter] = {}
+
+    @property
+    def n_max(self) -> int:
+        return max((member.n_max for member in self.members), default=0)
+
+    @property
+    def gives_law(self) -> bool:
+        return any(member.gives_law for member in self.members)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        proposals = [Proposal()] * len(requests)
+        self._winner.clear()
+        for member in list(self.members):
+            open_at = [i for i, proposal in enumerate(proposals) if not proposal.token_ids]
+            if not open_at:
+                break
+            asked = [_within(requests[i], member.n_max) for i in open_at]
+            for i, request, proposal in zip(open_at, asked, self._ask(member, asked), strict=True):
+                kept = proposal.num_within(request)
+                discarded = proposals[i].discarded
+                if kept < len(proposal):
+                    discarded += ((member.name, len(proposal) - kept),)
+                proposals[i] = proposal.cut(kept, member.name, discarded)
+                if kept:
+                    self._winner[request.seq_id] = member
+        return proposals
+
+    def observe_batch(self, blocks: Sequence[Block], outputs: BatchOutputs) -> None:
+        for member in self.members:
+            member.observe_batch(blocks, outputs)
+
+    def observe_verdict(self, seq_id: int, verdict: Verdict) -> None:
+        winner = self._winner.pop(seq_id, None)
+        if winner is not None:
+            winner.observe_verdict(seq_id, verdict)
+
+    def forget(self, seq_id: int) -> None:
+        for member in self.members:
+            member.forget(seq_id)
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
+
+    def _ask(self, member: Drafter, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        try:
+            return member.propose(requests)
+        except EngineError as error:
+            _log.warning("drafter %s dropped: %s", member.name, error)
+            self.dropped[member.name] = str(error)
+            self.members.remove(member)
+            member.close()
+            return [Proposal()] * len(requests)
+
+
+def _within(request: DraftRequest, n_max: int) -> DraftRequest:
+    if request.max_tokens <= n_max:
+        return request
+    return replace(request, max_tokens=n_max)

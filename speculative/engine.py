@@ -1,0 +1,331 @@
+"""Engine: loads the models, checks that they fit, and hands out sessions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from outrider.speculative.batch_outputs import Block
+from outrider.speculative.chat_template import ChatTemplate, Message
+from outrider.speculative.draft_length import AdaptiveLength, DraftLength, FixedLength
+from outrider.speculative.drafters.build import Site, build_chain, draft_limit, kind_of
+from outrider.speculative.errors import InputError
+from outrider.speculative.llama import supports_gpu
+from outrider.speculative.llama_runner import LlamaRunner
+from outrider.speculative.model_store import ModelStore
+from outrider.speculative.runner import Runner
+from outrider.speculative.scheduler import Scheduler
+from outrider.speculative.session import Session
+from outrider.speculative.settings import (
+    DrafterSettings,
+    EngineSettings,
+    GenerationSettings,
+    SamplingSettings,
+    SpeculationSettings,
+)
+from outrider.speculative.statistics import Rule
+from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.synthetic import acceptance_chances
+
+Progress = Callable[[str, float], None]
+
+_WARM_UP_ROWS = (1, 2, 4, 8)
+_WARM_UP_S = 0.4
+
+
+class Engine:
+    """A target, its drafters and what they run with. Use :meth:`load`, and ``with``."""
+
+    def __init__(self, settings: EngineSettings, progress: Progress) -> None:
+        started = time.perf_counter()
+        self._settings = settings
+        self._progress = progress
+        self._models = ModelStore(progress)
+        self._scheduler: Scheduler | None = None
+        self._drafters: tuple[DrafterSettings, ...] = ()
+        self._num_sessions = 0
+        self.notices: tuple[str, ...] = ()
+        try:
+            self._target = self._models.get(settings.target, "target")
+            self.n_ctx = settings.target.ctx_size or self._target.n_ctx_train
+            self._template = self._own_template()
+            self.configure(settings.speculation, settings.drafters)
+        except BaseException:
+            self.close()
+            raise
+        self.load_s = time.perf_counter() - started
+
+    @classmethod
+    def load(cls, settings: EngineSettings, *, progress: Progress | None = None) -> Self:
+        """Load everything; ``progress`` gets ("target" | "drafter" | "measure", 0..1).
+
+        Raises:
+            InputError: a file, a pair or a combination of settings that cannot work.
+            EngineError: llama.cpp failed.
+        """
+        return cls(settings, progress or (lambda _stage, _fraction: None))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free everything: drafters, then contexts, then models. Twice is harmless."""
+        if self._scheduler is not None:
+            self._scheduler.drafter.close()
+            self._scheduler.runner.close()
+            self._scheduler = None
+        self._models.close()
+
+    # what it is
+
+    @property
+    def model_name(self) -> str:
+        return self._target.name
+
+    @property
+    def drafter_names(self) -> tuple[str, ...]:
+        return tuple(member.name for member in self._running.drafter.members)
+
+    @property
+    def speculation(self) -> SpeculationSettings:
+        return self._running.speculation
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._template is not None
+
+    # text to tokens
+
+    def encode(self, text: str, *, parse_special: bool = True) -> list[int]:
+        """Token ids of a raw prompt, with exactly one BOS where the model wants it."""
+        vocabulary = self._target.vocabulary
+        return vocabulary.with_bos(vocabulary.encode(text, parse_special=parse_special))
+
+    def render(
+        self, messages: Sequence[Message], kwargs: Mapping[str, object] | None = None
+    ) -> list[int]:
+        """Token ids of the prompt that asks for the next answer of a conversation.
+
+        Raises:
+            InputError: the model has no chat template, or it failed.
+        """
+        if self._template is None:
+            raise InputError(
+                f"{self._target.path}: the model has no chat template;"
+                " give one with --chat-template-file"
+            )
+        vocabulary = self._target.vocabulary
+        token_ids = self._template.encode(
+            messages,
+            lambda text, special: vocabulary.encode(text, parse_special=special),
+            vocabulary.control_texts,
+            kwargs,
+        )
+        return vocabulary.with_bos(token_ids)
+
+    def replace_template(self, source: str, name: str) -> None:
+        """Use another chat template; ``name`` says in errors where it came from."""
+        vocabulary = self._target.vocabulary
+        self._template = ChatTemplate(
+            source, name=name, bos_text=vocabulary.bos_text, eos_text=vocabulary.eos_text
+        )
+
+    # speculation
+
+    def configure(
+        self,
+        speculation: SpeculationSettings,
+        drafters: Sequence[DrafterSettings] | None = None,
+    ) -> None:
+        """Draft in another way; ``drafters`` None keeps the kinds.
+
+        Sessions go on; if the new drafts are longer than the context has outputs for, the
+        conversation is read again.
+
+        Raises:
+            InputError: a combination that cannot work; the former way stays.
+        """
+        drafters = self._drafters if drafters is None else tuple(drafters)
+        _check(speculation)
+        self.notices = tuple(self._notices(drafters))
+        if drafters and self._target.native.is_recurrent:
+            drafters = ()
+        longest = max((draft_limit(d, speculation) for d in drafters), default=0)
+        chances = _synthetic_chances(speculation, longest)
+        site = Site(self._target, self._models, self.n_ctx, self._settings.parallel)
+        chain = build_chain(drafters, speculation, site)
+        try:
+            runner = self._runner_for(self._settings.parallel * (1 + longest))
+        except BaseException:
+            chain.close()
+            raise
+        self._replace(Scheduler(runner, chain, speculation, StepCosts(), chances))
+        self._drafters = drafters
+        in_use = [self._settings.target, *(d.model for d in drafters if d.model)]
+        self._models.keep_only(in_use)
+        self._fixed_length = max((_fixed_length(d, speculation) for d in drafters), default=0)
+        if chain.members and speculation.adaptive and chances is None:
+            self._measure()
+
+    def resolve_rule(self, sampling: SamplingSettings) -> Rule:
+        """The rule drafts are verified by, "auto" resolved.
+
+        Raises:
+            InputError: the rule cannot be used at this temperature.
+        """
+        verify = self.speculation.verify
+        if self._running.chances is not None:
+            return "synthetic"
+        if sampling.temp <= 0:
+            return "greedy"
+        if verify == "greedy":
+            raise InputError(
+                f"--spec-verify greedy: only at temperature 0, it is {sampling.temp:g};"
+                " allowed here: auto, match, rejection"
+            )
+        if verify != "auto":
+            return verify
+        sampled = self.speculation.sampling == "probabilistic" and self._running.drafter.gives_law
+        return "rejection" if sampled else "match"
+
+    # conversations
+
+    def session(self) -> Session:
+        """A conversation on a slot of its own.
+
+        Raises:
+            InputError: all slots are taken.
+        """
+        if self._num_sessions >= self._settings.parallel:
+            raise InputError(f"all {self._settings.parallel} slots are taken; give --parallel")
+        self._num_sessions += 1
+        return Session(
+            self._num_sessions - 1, lambda: self._running, self._target.vocabulary, self._plan
+        )
+
+    # inside
+
+    @property
+    def _running(self) -> Scheduler:
+        assert self._scheduler is not None, "the engine is closed"
+        return self._scheduler
+
+    def _plan(self, settings: GenerationSettings) -> DraftLength:
+        """How long the drafts of an answer may be."""
+        rule = self.resolve_rule(settings.sampling)
+        running = self._running
+        # a timed length would let the machine's mood choose which coins are thrown
+        reproducible = settings.seed is not None and rule == "rejection"
+        if running.speculation.adaptive and not reproducible and running.chances is None:
+            limit = running.speculation.n_max or running.drafter.n_max
+            return AdaptiveLength(running.costs, min(limit, running.drafter.n_max))
+        return FixedLength(self._fixed_length)
+
+    def _own_template(self) -> ChatTemplate | None:
+        source = self._target.chat_template
+        if source is None:
+            return None
+        vocabulary = self._target.vocabulary
+        return ChatTemplate(
+            source,
+            name=f"{self._target.path}: chat template",
+            bos_text=vocabulary.bos_text,
+            eos_text=vocabulary.eos_text,
+        )
+
+    def _notices(self, drafters: Sequence[DrafterSettings]) -> list[str]:
+        notices = []
+        layers = self._settings.target.gpu_layers
+        if layers not in ("auto", 0) and not supports_gpu():
+            notices.append(
+                f"--gpu-layers {layers}: this build of llama.cpp runs on the CPU only;"
+                " reinstall llama-cpp-python with CMAKE_ARGS for your GPU"
+            )
+        trained = self._target.n_ctx_train
+        if self.n_ctx > trained:
+            notices.append(f"context {self.n_ctx:,}: the model was trained on {trained:,} tokens")
+        if drafters and self._target.native.is_recurrent:
+            notices.append("speculation off: this recurrent model cannot roll back")
+        return notices
+
+    def _runner_for(self, max_outputs: int) -> LlamaRunner:
+        """The present runner if it gives enough output rows, else a new one."""
+        if self._scheduler is not None and self._scheduler.runner.max_outputs >= max_outputs:
+            runner = self._scheduler.runner
+            assert isinstance(runner, LlamaRunner)
+            return runner
+        return LlamaRunner(
+            self._target,
+            self._settings.target,
+            n_ctx=self.n_ctx,
+            n_seq=self._settings.parallel,
+            max_outputs=max_outputs,
+        )
+
+    def _replace(self, scheduler: Scheduler) -> None:
+        former, self._scheduler = self._scheduler, scheduler
+        if former is not None:
+            former.drafter.close()
+            if former.runner is not scheduler.runner:
+                former.runner.close()
+
+    def _measure(self) -> None:
+        """Time verify batches of a few sizes on the empty cache."""
+        running = self._running
+        runner, costs = running.runner, running.costs
+        most = min(runner.max_outputs, runner.n_ctx, running.drafter.n_max + 1)
+        sizes = [rows for rows in _WARM_UP_ROWS if rows <= most]
+        best: dict[int, float] = {}
+        deadline = time.perf_counter() + _WARM_UP_S
+        _timed_decode(runner, sizes[-1])  # the first decode of a context allocates
+        while not best or time.perf_counter() < deadline:
+            for rows in sizes:
+                seconds = _timed_decode(runner, rows)
+                best[rows] = min(seconds, best.get(rows, seconds))
+                self._progress("measure", min(1.0, 1 - (deadline - time.perf_counter())))
+                if time.perf_counter() > deadline and len(best) > 1:
+                    break
+        for rows, seconds in best.items():
+            costs.observe_verify(rows, seconds)
+
+
+def _timed_decode(runner: Runner, num_rows: int) -> float:
+    block = Block(0, np.zeros(num_rows, np.int32), runner.cached_length(0), num_rows)
+    started = time.perf_counter()
+    runner.decode([block])
+    seconds = time.perf_counter() - started
+    runner.truncate(0, block.start_pos)
+    return seconds
+
+
+def _check(speculation: SpeculationSettings) -> None:
+    """Refuse combinations that would make the result wrong."""
+    if speculation.n_min > 0 and speculation.sampling == "probabilistic":
+        raise InputError(
+            f"--spec-draft-n-min {speculation.n_min} with --spec-draft-sampling probabilistic:"
+            " dropping short drafts of sampled tokens would bias the text; give n-min 0"
+        )
+
+
+def _synthetic_chances(speculation: SpeculationSettings, n_max: int) -> tuple[float, ...] | None:
+    if speculation.synth_rates is None and speculation.synth_len is None:
+        return None
+    if n_max == 0:
+        raise InputError("synthetic acceptance needs a drafter; give --spec-type filler")
+    return acceptance_chances(n_max, speculation.synth_rates, speculation.synth_len)
+
+
+def _fixed_length(settings: DrafterSettings, speculation: SpeculationSettings) -> int:
+    return settings.n_max or speculation.n_max or kind_of(settings).n_max

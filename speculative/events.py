@@ -1,0 +1,65 @@
+"""What a generation tells its reader, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from outrider.speculative.statistics import SpeculationStats, Timings
+
+FinishReason = Literal["stop", "length", "context", "cancelled", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptEvent:
+    """A part of the prompt was read: ``done`` of ``total`` tokens, ``cached`` of them reused."""
+
+    done: int
+    total: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent:
+    """One step emitted ``token_ids``, the first ``num_accepted`` of them from a draft.
+
+    ``text`` is what may be shown now: complete characters, no part of a stop string. It can
+    be empty, and it can belong to tokens of earlier steps.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    num_accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishEvent:
+    """The generation ended; the last event of every generation.
+
+    ``text`` is what was held back and may be shown after all; ``result`` is the whole.
+    """
+
+    text: str
+    result: GenerationResult
+
+
+Event = PromptEvent | StepEvent | FinishEvent
+
+
+@dataclass(slots=True)
+class GenerationResult:
+    """One answer with its counts and times. ``error`` is (code, message) or None."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason
+    prompt_tokens: int
+    cached_tokens: int
+    stats: SpeculationStats
+    timings: Timings
+    seed: int
+    error: tuple[str, str] | None = None
+
+    @property
+    def completion_tokens(self) -> int:
+        return len(self.token_ids)

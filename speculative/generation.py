@@ -1,0 +1,181 @@
+"""Slot and Generation: one sequence of the context, and one answer that is being written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.speculative.draft_length import DraftLength
+from outrider.speculative.events import FinishEvent, FinishReason, GenerationResult
+from outrider.speculative.proposal import Proposal, Verdict
+from outrider.speculative.sampler import Sampler
+from outrider.speculative.settings import GenerationSettings, SamplingSettings
+from outrider.speculative.statistics import Rule, SpeculationStats, StepRecord, Timings
+from outrider.speculative.text_stream import TextStream
+from outrider.speculative.token_sequence import TokenSequence
+from outrider.speculative.tokenizer import Tokenizer
+from outrider.speculative.uniforms import Uniforms, fresh_seed
+
+I32 = NDArray[np.int32]
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One sequence id of the context and the tokens that its caches follow."""
+
+    seq_id: int
+    tokens: TokenSequence = field(default_factory=TokenSequence)
+
+
+class Generation:
+    """The state of one answer. It decodes nothing: the scheduler tells it what came out."""
+
+    def __init__(
+        self,
+        slot: Slot,
+        prompt_ids: Sequence[int],
+        settings: GenerationSettings,
+        tokenizer: Tokenizer,
+        n_ctx: int,
+        draft_length: DraftLength,
+    ) -> None:
+        self.slot = slot
+        self.settings = settings
+        self.prompt: I32 = np.asarray(prompt_ids, np.int32)
+        self.sampler = Sampler(_with_ends_banned(settings.sampling, tokenizer))
+        self.uniforms = Uniforms(fresh_seed() if settings.seed is None else settings.seed)
+        self.draft_length = draft_length
+        self.stats = SpeculationStats()
+        self.timings = Timings()
+        self.token_ids: list[int] = []
+        self.num_cached_prompt = 0
+        self.num_prompt_read = 0
+        self.last_draft_length: int | None = None
+        self.finish_reason: FinishReason | None = None
+        self.error: tuple[str, str] | None = None
+        self.started = time.perf_counter()
+        self._tokenizer = tokenizer
+        self._n_ctx = n_ctx
+        self._stream = TextStream(settings.stop)
+
+    @property
+    def is_reading(self) -> bool:
+        """True while a part of the prompt is not decoded yet."""
+        return self.num_prompt_read < len(self.prompt)
+
+    @property
+    def max_draft(self) -> int:
+        """Draft tokens that can all be kept: a block emits one token more."""
+        room = self._n_ctx - len(self.slot.tokens) - 1
+        if self.settings.predict >= 0:
+            room = min(room, self.settings.predict - len(self.token_ids) - 1)
+        return max(room, 0)
+
+    def is_end(self, token_id: int) -> bool:
+        return not self.settings.sampling.ignore_eos and self._tokenizer.is_end(token_id)
+
+    def commit(
+        self, proposal: Proposal, verdict: Verdict, rule: Rule | None, *, is_step: bool
+    ) -> tuple[list[int], int]:
+        """Emit what a decode gave, up to an end token, a stop string or a limit.
+
+        Returns:
+            the emitted tokens, and how many of them came from the draft.
+        """
+        tokens = list(proposal.token_ids[: verdict.num_accepted])
+        if verdict.next_token is not None:
+            tokens.append(verdict.next_token)
+        emitted = self._emit(tokens)
+        accepted = min(verdict.num_accepted, len(emitted))
+        record = StepRecord(
+            drafted=self._num_verified(proposal, verdict, len(emitted)),
+            accepted=accepted,
+            own=len(emitted) - accepted,
+            rule=rule if proposal.token_ids else None,
+            drafter=proposal.drafter or None,
+            is_step=is_step,
+        )
+        if record.emitted:
+            self.stats.observe(record)
+            self.timings.observe(time.perf_counter(), record.emitted)
+        self.draft_length.observe(len(proposal), verdict.num_accepted, record.emitted)
+        kept = self._cut_at_stop(emitted)
+        return kept, min(accepted, len(kept))
+
+    def take_text(self) -> str:
+        """Text that may be shown now, once."""
+        return self._stream.release()
+
+    def finish(self, reason: FinishReason, error: tuple[str, str] | None = None) -> None:
+        if self.finish_reason is None:
+            self.finish_reason, self.error = reason, error
+
+    def finish_event(self) -> FinishEvent:
+        assert self.finish_reason is not None
+        rest = self._stream.finish()
+        result = GenerationResult(
+            text=self._stream.text,
+            token_ids=self.token_ids,
+            finish_reason=self.finish_reason,
+            prompt_tokens=len(self.prompt),
+            cached_tokens=self.num_cached_prompt,
+            stats=self.stats,
+            timings=self.timings,
+            seed=self.uniforms.seed,
+            error=self.error,
+        )
+        return FinishEvent(rest, result)
+
+    def _emit(self, tokens: Sequence[int]) -> list[int]:
+        emitted: list[int] = []
+        for token in tokens:
+            if self.is_end(token):
+                self.finish("stop")
+                break
+            emitted.append(token)
+            self.token_ids.append(token)
+            self.slot.tokens.extend([token])
+            if self._stream.push(self._tokenizer.piece(token)):
+                self.finish("stop")
+            elif 0 <= self.settings.predict <= len(self.token_ids):
+                self.finish("length")
+            elif len(self.slot.tokens) >= self._n_ctx:
+                self.finish("context")
+            if self.finish_reason is not None:
+                break
+        return emitted
+
+    def _num_verified(self, proposal: Proposal, verdict: Verdict, num_emitted: int) -> int:
+        """Draft tokens that count: all, or those up to where the text ended inside the block.
+
+        A draft token that an end token of the target replaced was verified and counts.
+        """
+        block = verdict.num_accepted + (verdict.next_token is not None)
+        if num_emitted == block:
+            return len(proposal)
+        rejected = num_emitted == verdict.num_accepted < len(proposal)
+        return num_emitted + rejected
+
+    def _cut_at_stop(self, emitted: list[int]) -> list[int]:
+        """Take back the tokens that hold nothing of the text before a stop string."""
+        if not self._stream.is_stopped:
+            return emitted
+        surplus = len(self.token_ids) - self._stream.num_tokens_kept()
+        if surplus:
+            del self.token_ids[-surplus:]
+            self.slot.tokens.truncate(len(self.slot.tokens) - surplus)
+            self.stats.cut(surplus)
+            self.timings.tokens -= surplus
+        return emitted[: max(len(emitted) - surplus, 0)]
+
+
+def _with_ends_banned(sampling: SamplingSettings, tokenizer: Tokenizer) -> SamplingSettings:
+    """``ignore_eos`` as llama.cpp means it: end tokens have no probability."""
+    if not sampling.ignore_eos:
+        return sampling
+    bias = dict(sampling.logit_bias) | dict.fromkeys(tokenizer.end_ids, float("-inf"))
+    return replace(sampling, logit_bias=bias)

@@ -1,0 +1,166 @@
+"""LlamaRunner: a llama.cpp context behind the Runner protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from outrider.speculative.batch_outputs import BatchOutputs, Block
+from outrider.speculative.errors import EngineError
+from outrider.speculative.llama import NativeContext, last_error
+from outrider.speculative.model import Model
+from outrider.speculative.runner import Rollback
+from outrider.speculative.settings import ModelSettings
+from outrider.speculative.threads import thread_count
+
+_NO_SLOT = 1
+
+
+class LlamaRunner:
+    """One context of a model: ``n_seq`` sequences in one unified cache.
+
+    Everything llama.cpp asserts on (outputs, batch size, token ids, positions) is checked here,
+    because a failed assert ends the interpreter.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        settings: ModelSettings,
+        *,
+        n_ctx: int,
+        n_seq: int = 1,
+        max_outputs: int = 1,
+        embeddings: bool = False,
+    ) -> None:
+        """``max_outputs`` rows at most come out of one decode; the default of llama.cpp would
+        reserve n_batch rows of the whole vocabulary.
+
+        Raises:
+            EngineError: llama.cpp cannot make the context (memory, cache types).
+        """
+        batch = min(settings.batch_size, n_ctx)
+        self.max_outputs = max(max_outputs, n_seq)
+        if embeddings:
+            self.max_outputs = batch
+        batch = max(batch, self.max_outputs)
+        threads = thread_count(settings.threads)
+        self.model = model
+        self._embeddings = embeddings
+        self._n_seq = n_seq
+        self._context = NativeContext(
+            model.native,
+            n_ctx=n_ctx,
+            n_batch=batch,
+            n_ubatch=min(settings.ubatch_size, batch),
+            n_seq=n_seq,
+            n_outputs=self.max_outputs,
+            n_threads=threads,
+            n_threads_batch=settings.threads_batch or threads,
+            flash_attn=settings.flash_attn,
+            cache_type_k=settings.cache_type_k,
+            cache_type_v=settings.cache_type_v,
+            embeddings=embeddings,
+        )
+        self.n_ctx = min(self._context.n_ctx, n_ctx)
+        self.n_batch = self._context.n_batch
+        self.vocab_size = model.vocabulary.size
+        self.rollback = Rollback.NONE if model.native.is_recurrent else Rollback.TRUNCATE
+        self.num_decodes = 0
+        self._positions = np.arange(self.n_ctx, dtype=np.int32)
+        self._lengths = [0] * n_seq
+
+    def cached_length(self, seq_id: int) -> int:
+        return self._lengths[seq_id]
+
+    def decode(self, blocks: Sequence[Block]) -> BatchOutputs:
+        num_tokens, num_outputs = self._check(blocks)
+        context = self._context
+        context.output[:num_tokens] = self._embeddings
+        end = 0
+        for block in blocks:
+            start, end = end, end + len(block.token_ids)
+            context.token[start:end] = block.token_ids
+            position = block.start_pos
+            context.pos[start:end] = self._positions[position : position + end - start]
+            context.seq[start:end] = context.seq_pointer(block.seq_id)
+            context.output[end - block.num_outputs : end] = 1
+        self.num_decodes += 1
+        code = context.decode(num_tokens)
+        if code != 0:
+            self._restore(blocks)
+            raise EngineError(self._failure(code, num_tokens))
+        for block in blocks:
+            self._lengths[block.seq_id] += len(block.token_ids)
+        if num_outputs == 0:
+            context.synchronize()
+            return BatchOutputs(self, blocks, np.empty((0, self.vocab_size), np.float32))
+        rows = context.logits(num_outputs)
+        hidden = context.embeddings(num_outputs) if self._embeddings else None
+        return BatchOutputs(self, blocks, rows, hidden)
+
+    def truncate(self, seq_id: int, length: int) -> bool:
+        if length >= self._lengths[seq_id]:
+            return True
+        if length < 0:
+            raise ValueError(f"cannot keep {length} tokens")
+        kept = self._has_window(seq_id, length) and self._context.remove(seq_id, length)
+        if not kept:
+            self._context.remove(seq_id, 0)
+        self._lengths[seq_id] = length if kept else 0
+        return kept
+
+    def close(self) -> None:
+        self._context.close()
+
+    def _has_window(self, seq_id: int, length: int) -> bool:
+        """False if a sliding-window layer has overwritten what ``length`` tokens need."""
+        window = self.model.native.window
+        return window == 0 or self._context.first_position(seq_id) <= max(0, length - window)
+
+    def _check(self, blocks: Sequence[Block]) -> tuple[int, int]:
+        """Refuse what llama.cpp would assert on; (tokens, outputs) of the batch."""
+        num_tokens = num_outputs = 0
+        seen = set()
+        for block in blocks:
+            count = len(block.token_ids)
+            if not 0 <= block.seq_id < self._n_seq or block.seq_id in seen:
+                raise ValueError(f"sequence {block.seq_id} twice or out of 0..{self._n_seq - 1}")
+            seen.add(block.seq_id)
+            if count == 0 or not 0 <= block.num_outputs <= count:
+                raise ValueError(f"{block.num_outputs} outputs of {count} tokens")
+            if self._embeddings and block.num_outputs != count:
+                raise ValueError("with embeddings every token is an output")
+            if block.start_pos != self._lengths[block.seq_id]:
+                raise ValueError(
+                    f"sequence {block.seq_id} holds {self._lengths[block.seq_id]} tokens,"
+                    f" the block starts at {block.start_pos}"
+                )
+            if block.start_pos + count > self.n_ctx:
+                raise ValueError(f"{block.start_pos + count} tokens, the context has {self.n_ctx}")
+            # seen as unsigned, a negative id is a huge one
+            if block.token_ids.view(np.uint32).max() >= self.vocab_size:
+                raise ValueError(f"token id out of 0..{self.vocab_size - 1}")
+            num_tokens += count
+            num_outputs += block.num_outputs
+        if not 0 < num_tokens <= self.n_batch:
+            raise ValueError(f"{num_tokens} tokens, a batch takes 1..{self.n_batch}")
+        if num_outputs > self.max_outputs:
+            raise ValueError(f"{num_outputs} outputs, this runner gives {self.max_outputs}")
+        return num_tokens, num_outputs
+
+    def _restore(self, blocks: Sequence[Block]) -> None:
+        """Take back what a failed decode may have left in the cache."""
+        for block in blocks:
+            if not self._context.remove(block.seq_id, self._lengths[block.seq_id]):
+                self._context.remove(block.seq_id, 0)
+                self._lengths[block.seq_id] = 0
+
+    def _failure(self, code: int, num_tokens: int) -> str:
+        if code == _NO_SLOT:
+            return (
+                f"the cache has no room for {num_tokens} more tokens;"
+                " give a larger --ctx-size or fewer slots"
+            )
+        return f"llama.cpp failed to decode {num_tokens} tokens (code {code}): {last_error()}"

@@ -1,0 +1,59 @@
+"""Model: the weights and the vocabulary of one GGUF file, shared by every context on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from outrider.speculative.errors import InputError
+from outrider.speculative.gguf_file import GgufFile
+from outrider.speculative.llama import NativeModel
+from outrider.speculative.load_guard import check_loadable, check_target
+from outrider.speculative.settings import ModelSettings
+from outrider.speculative.vocabulary import Vocabulary
+
+
+class Model:
+    """A loaded model. Checked in Python first, so that llama.cpp never sees a broken file."""
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        role: Literal["target", "drafter"],
+        progress: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Load ``settings.path``.
+
+        Raises:
+            InputError: missing, truncated, not GGUF, an unknown architecture, no text model.
+            EngineError: llama.cpp refused the file.
+        """
+        self.path: Path = settings.path
+        self.file = GgufFile.open(settings.path)
+        check_target(self.file) if role == "target" else check_loadable(self.file)
+        layers = settings.gpu_layers
+        self.native = NativeModel(
+            settings.path, layers if isinstance(layers, int) else None, progress
+        )
+        if not self.native.is_decoder:
+            self.native.close()
+            raise InputError(f"{settings.path}: this model does not generate text")
+        self.vocabulary = Vocabulary(self.native)
+
+    @property
+    def name(self) -> str:
+        """``general.name`` of the file, else the file's name."""
+        name = self.file.metadata.get("general.name")
+        return name if isinstance(name, str) and name else self.path.stem
+
+    @property
+    def n_ctx_train(self) -> int:
+        return self.native.n_ctx_train
+
+    @property
+    def chat_template(self) -> str | None:
+        return self.native.chat_template
+
+    def close(self) -> None:
+        self.native.close()

@@ -1,0 +1,70 @@
+"""Runner: one model with its cache, as the engine and the drafters see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Protocol
+
+from outrider.speculative.batch_outputs import BatchOutputs, Block
+
+
+class Rollback(Enum):
+    """How far a cache can be cut back after rejected draft tokens; asked once at load."""
+
+    TRUNCATE = "truncate"
+    """Any tail can be dropped (full attention)."""
+    NONE = "none"
+    """Only a whole sequence can be dropped: no speculation."""
+
+
+class Runner(Protocol):
+    """Decodes blocks of several sequences and keeps their caches."""
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens one sequence can hold."""
+        ...
+
+    @property
+    def n_batch(self) -> int:
+        """Tokens one decode takes."""
+        ...
+
+    @property
+    def max_outputs(self) -> int:
+        """Output rows one decode can give."""
+        ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def rollback(self) -> Rollback: ...
+
+    @property
+    def num_decodes(self) -> int:
+        """Decodes so far; outputs of an earlier one are stale."""
+        ...
+
+    def cached_length(self, seq_id: int) -> int:
+        """Tokens of the sequence in the cache."""
+        ...
+
+    def decode(self, blocks: Sequence[Block]) -> BatchOutputs:
+        """Append the blocks to their sequences, at most one block a sequence.
+
+        Raises:
+            ValueError: a block that llama.cpp would assert on (see the message).
+            EngineError: llama.cpp failed; the caches are as before.
+        """
+        ...
+
+    def truncate(self, seq_id: int, length: int) -> bool:
+        """Keep the first ``length`` cached tokens.
+
+        False if the model cannot keep a part: the sequence is empty then.
+        """
+        ...
+
+    def close(self) -> None: ...

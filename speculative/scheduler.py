@@ -1,0 +1,235 @@
+"""Scheduler: rounds of one target decode that carries the blocks of all generations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.speculative.batch_outputs import BatchOutputs, Block
+from outrider.speculative.distribution import Distribution
+from outrider.speculative.drafters.chain import ChainDrafter
+from outrider.speculative.events import Event, PromptEvent, StepEvent
+from outrider.speculative.generation import Generation
+from outrider.speculative.proposal import DraftRequest, Proposal
+from outrider.speculative.runner import Runner
+from outrider.speculative.settings import SpeculationSettings
+from outrider.speculative.statistics import Pause, Rule
+from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.token_sequence import common_prefix_length
+from outrider.speculative.verifier import Coins, verify
+
+I32 = NDArray[np.int32]
+
+# a cancel during a long prompt is heard between chunks
+_PROMPT_CHUNK = 512
+
+
+@dataclass(slots=True, eq=False)
+class Scheduler:
+    """Drafts, decodes, verifies and rolls back, one round at a time.
+
+    ``chances`` are the coins of a synthetic run, None in a real one.
+    """
+
+    runner: Runner
+    drafter: ChainDrafter
+    speculation: SpeculationSettings
+    costs: StepCosts
+    chances: tuple[float, ...] | None = None
+
+    def begin(self, generation: Generation) -> None:
+        """Reuse what the slot has cached of the prompt, drop the rest."""
+        slot, prompt = generation.slot, generation.prompt
+        cached = slot.tokens.ids[: self.runner.cached_length(slot.seq_id)]
+        # one token at least is decoded: its row starts the answer
+        shared = min(common_prefix_length(cached, prompt), len(prompt) - 1)
+        if not self.runner.truncate(slot.seq_id, shared):
+            shared = 0
+        slot.tokens.truncate(0)
+        slot.tokens.extend(prompt)
+        generation.num_cached_prompt = generation.num_prompt_read = shared
+
+    def round(self, generations: Sequence[Generation]) -> list[list[Event]]:
+        """One target decode for all ``generations``; the events of each, in order.
+
+        Raises:
+            EngineError: the decode failed; every sequence is as it was before.
+        """
+        proposals = self._draft(generations)
+        blocks = self._blocks(generations, proposals)
+        started = time.perf_counter()
+        outputs = self.runner.decode(blocks)
+        verify_s = time.perf_counter() - started
+        self.drafter.observe_batch(blocks, outputs)
+        self._measure(generations, blocks, proposals, verify_s)
+        events = []
+        for generation, block, proposal in zip(generations, blocks, proposals, strict=True):
+            if generation.is_reading:
+                events.append(self._settle_prompt(generation, block, outputs, verify_s))
+            else:
+                generation.stats.verify_s += verify_s
+                events.append([self._settle_step(generation, block, proposal, outputs)])
+        return events
+
+    def end(self, generation: Generation) -> None:
+        """Leave the slot consistent however the generation ended: one token not cached."""
+        slot = generation.slot
+        read = self.runner.cached_length(slot.seq_id)
+        if generation.is_reading:
+            slot.tokens.truncate(min(read + 1, len(slot.tokens)))
+        self.runner.truncate(slot.seq_id, max(len(slot.tokens) - 1, 0))
+
+    def _draft(self, generations: Sequence[Generation]) -> list[Proposal]:
+        """A proposal for each generation; an empty one where nothing is drafted."""
+        wanted = [(g, self._request(g)) for g in generations]
+        requests = [request for _, request in wanted if request is not None]
+        if not requests:
+            return [Proposal()] * len(generations)
+        started = time.perf_counter()
+        made = iter(self.drafter.propose(requests))
+        draft_s = time.perf_counter() - started
+        proposals = [Proposal() if request is None else next(made) for _, request in wanted]
+        drafted = sum(len(proposal) for proposal in proposals)
+        catch_up_s = max(proposal.catch_up_s for proposal in proposals)
+        self.costs.observe_draft(drafted, draft_s - catch_up_s)
+        for generation, proposal in zip(generations, proposals, strict=True):
+            generation.stats.draft_s += draft_s
+            if proposal.token_ids:
+                generation.stats.drafter(proposal.drafter).draft_s += draft_s
+            for name, count in proposal.discarded:
+                generation.stats.discard(name, count)
+        return proposals
+
+    def _request(self, generation: Generation) -> DraftRequest | None:
+        if generation.is_reading or not self.drafter.members:
+            self._note_dropped(generation)
+            return None
+        limit = min(generation.max_draft, self.runner.max_outputs - 1, self.runner.n_batch - 1)
+        length = generation.draft_length.next_length(limit)
+        generation.last_draft_length = length
+        generation.stats.paused = generation.draft_length.paused
+        if generation.stats.paused:
+            generation.stats.paused_steps += 1
+        if length <= 0:
+            return None
+        sampled = self.speculation.sampling == "probabilistic" and not generation.sampler.is_greedy
+        return DraftRequest(
+            generation.slot.seq_id,
+            generation.slot.tokens.ids,
+            length,
+            generation.sampler,
+            uniform=generation.uniforms.proposal if sampled else None,
+            min_tokens=min(self.speculation.n_min, length),
+            min_prob=self.speculation.p_min,
+        )
+
+    def _note_dropped(self, generation: Generation) -> None:
+        for name, reason in self.drafter.dropped.items():
+            generation.stats.paused = Pause(f"{name} dropped: {reason}")
+
+    def _blocks(
+        self, generations: Sequence[Generation], proposals: Sequence[Proposal]
+    ) -> list[Block]:
+        reading = sum(generation.is_reading for generation in generations)
+        used = len(generations) - reading + sum(map(len, proposals))
+        share = min(_PROMPT_CHUNK, (self.runner.n_batch - used) // max(reading, 1))
+        return [
+            _prompt_block(generation, share)
+            if generation.is_reading
+            else _step_block(generation, proposal)
+            for generation, proposal in zip(generations, proposals, strict=True)
+        ]
+
+    def _measure(
+        self,
+        generations: Sequence[Generation],
+        blocks: Sequence[Block],
+        proposals: Sequence[Proposal],
+        seconds: float,
+    ) -> None:
+        if len(blocks) == 1 and not generations[0].is_reading:
+            self.costs.observe_verify(1 + len(proposals[0]), seconds)
+
+    def _settle_prompt(
+        self, generation: Generation, block: Block, outputs: BatchOutputs, seconds: float
+    ) -> list[Event]:
+        generation.num_prompt_read += len(block.token_ids)
+        generation.timings.prompt_s += seconds
+        generation.timings.prompt_tokens += len(block.token_ids)
+        events: list[Event] = [
+            PromptEvent(
+                generation.num_prompt_read, len(generation.prompt), generation.num_cached_prompt
+            )
+        ]
+        if not generation.is_reading:
+            events.append(self._settle_step(generation, block, Proposal(), outputs, is_step=False))
+            generation.timings.time_to_first_token_s = time.perf_counter() - generation.started
+        return events
+
+    def _settle_step(
+        self,
+        generation: Generation,
+        block: Block,
+        proposal: Proposal,
+        outputs: BatchOutputs,
+        *,
+        is_step: bool = True,
+    ) -> StepEvent:
+        slot = generation.slot
+        rows = outputs.logits(block)
+        sampler = generation.sampler
+        history = _history(slot.tokens.ids, proposal, sampler.history_length)
+        before = len(history) - len(proposal)
+
+        def target(position: int) -> Distribution:
+            return sampler.distribution(rows[position], history[: before + position])
+
+        rule = self._rule(generation, proposal)
+        verdict = verify(
+            proposal,
+            target,
+            Coins(generation.uniforms, len(generation.token_ids)),
+            rule,
+            generation.is_end,
+            self.chances or (),
+        )
+        tokens, num_accepted = generation.commit(proposal, verdict, rule, is_step=is_step)
+        if proposal.token_ids:
+            self.drafter.observe_verdict(slot.seq_id, verdict)
+        self.runner.truncate(slot.seq_id, len(slot.tokens) - 1)
+        return StepEvent(generation.take_text(), tuple(tokens), num_accepted)
+
+    def _rule(self, generation: Generation, proposal: Proposal) -> Rule:
+        if self.chances is not None:
+            return "synthetic"
+        if generation.sampler.is_greedy:
+            return "greedy"
+        if self.speculation.verify == "auto":
+            return "match" if proposal.distributions is None else "rejection"
+        return "rejection" if self.speculation.verify == "rejection" else "match"
+
+
+def _prompt_block(generation: Generation, share: int) -> Block:
+    start = generation.num_prompt_read
+    part = generation.prompt[start : start + share]
+    is_last = start + len(part) == len(generation.prompt)
+    return Block(generation.slot.seq_id, part, start, num_outputs=int(is_last))
+
+
+def _step_block(generation: Generation, proposal: Proposal) -> Block:
+    tokens = generation.slot.tokens.ids
+    block = np.empty(1 + len(proposal), np.int32)
+    block[0] = tokens[-1]
+    block[1:] = proposal.token_ids
+    return Block(generation.slot.seq_id, block, len(tokens) - 1, num_outputs=len(block))
+
+
+def _history(tokens: I32, proposal: Proposal, length: int) -> I32:
+    """The last ``length`` committed tokens and the draft tokens after them."""
+    if length == 0:
+        return np.empty(len(proposal), np.int32)  # never read
+    return np.concatenate((tokens[-length:], np.asarray(proposal.token_ids, np.int32)))

@@ -1,0 +1,47 @@
+"""TokenSequence: the committed tokens of one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+I32 = NDArray[np.int32]
+
+
+class TokenSequence:
+    """Token ids in one growing int32 array; :attr:`ids` is a view, not a copy."""
+
+    def __init__(self, token_ids: Sequence[int] | I32 = ()) -> None:
+        self._buffer: I32 = np.empty(max(256, 2 * len(token_ids)), np.int32)
+        self._length = 0
+        self.extend(token_ids)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def ids(self) -> I32:
+        """The tokens [n]; do not keep it across an append."""
+        return self._buffer[: self._length]
+
+    def extend(self, token_ids: Sequence[int] | I32) -> None:
+        end = self._length + len(token_ids)
+        if end > len(self._buffer):
+            grown = np.empty(2 * end, np.int32)
+            grown[: self._length] = self.ids
+            self._buffer = grown
+        self._buffer[self._length : end] = token_ids
+        self._length = end
+
+    def truncate(self, length: int) -> None:
+        assert 0 <= length <= self._length
+        self._length = length
+
+
+def common_prefix_length(a: I32, b: I32) -> int:
+    """How many tokens two sequences share from the start."""
+    length = min(len(a), len(b))
+    differing = np.flatnonzero(a[:length] != b[:length])
+    return int(differing[0]) if len(differing) else length

@@ -1,0 +1,53 @@
+"""Uniforms: the random numbers of one generation, addressed by emitted-token index."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+from numpy.typing import NDArray
+
+_CHUNK = 1024
+_TARGET, _ACCEPTANCE, _PROPOSAL = range(3)
+
+
+class Uniforms:
+    """Three independent streams of float64 in [0, 1) from one seed.
+
+    The target and the acceptance stream are read by index of the emitted token, one number of
+    each for every token from the first on: draft lengths, cancels, forced tokens and restores
+    cannot shift them, and plain decoding draws the same tokens as ``match``. Proposals have a
+    stream of their own that only moves forward: a value used twice would correlate a draft
+    with a later draw.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._chunks: dict[tuple[int, int], NDArray[np.float64]] = {}
+        self._num_proposals = 0
+
+    def target(self, index: int) -> float:
+        return self._at(_TARGET, index)
+
+    def acceptance(self, index: int) -> float:
+        return self._at(_ACCEPTANCE, index)
+
+    def proposal(self) -> float:
+        """The next number of the proposal stream."""
+        self._num_proposals += 1
+        return self._at(_PROPOSAL, self._num_proposals - 1)
+
+    def _at(self, stream: int, index: int) -> float:
+        chunk, offset = divmod(index, _CHUNK)
+        numbers = self._chunks.get((stream, chunk))
+        if numbers is None:
+            # counter-based: chunk and stream are words of the counter, so that no two overlap
+            generator = np.random.Philox(key=self.seed, counter=[0, chunk, stream, 0])
+            numbers = np.random.Generator(generator).random(_CHUNK)
+            self._chunks[stream, chunk] = numbers
+        return float(numbers[offset])
+
+
+def fresh_seed() -> int:
+    """A seed for a generation that was given none."""
+    return secrets.randbits(32)

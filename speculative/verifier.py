@@ -1,0 +1,95 @@
+"""verify(): which draft tokens stand, and the token the target adds.
+
+Pure arithmetic with no model in sight. Rejection sampling is that of Leviathan et al. 2023
+(arXiv 2211.17192) and Chen et al. 2023 (arXiv 2302.01318); sample-and-compare is llama.cpp's
+(common/sampling.cpp, common_sampler_sample_and_accept_n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from outrider.speculative.distribution import Distribution
+from outrider.speculative.proposal import Proposal, Verdict
+from outrider.speculative.statistics import Rule
+from outrider.speculative.uniforms import Uniforms
+
+
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """The uniforms of one block: those of the token that would be emitted ``offset``-th."""
+
+    uniforms: Uniforms
+    first_index: int
+
+    def target(self, offset: int) -> float:
+        return self.uniforms.target(self.first_index + offset)
+
+    def acceptance(self, offset: int) -> float:
+        return self.uniforms.acceptance(self.first_index + offset)
+
+
+def verify(
+    proposal: Proposal,
+    target: Callable[[int], Distribution],
+    coins: Coins,
+    rule: Rule,
+    is_end: Callable[[int], bool],
+    acceptance: Sequence[float] = (),
+) -> Verdict:
+    """Accept draft tokens from the left until one is rejected.
+
+    Args:
+        proposal: k draft tokens; k may be 0 (an ordinary step).
+        target: the target's law at position i, given that the draft tokens before i stand.
+            Asked in order and only as far as needed: penalties depend on the history.
+        coins: one target and one acceptance uniform for each emitted token.
+        rule: ``greedy`` and ``match`` keep a draft token if it is the target's own draw;
+            ``rejection`` keeps x with probability min(1, p(x) / q(x)) and otherwise draws from
+            the residual; ``synthetic`` keeps by ``acceptance`` alone (benchmarks only).
+        is_end: an accepted end token ends the block there.
+        acceptance: for ``synthetic``, the chance of position i given that all before it stood.
+    """
+    for i, token in enumerate(proposal.token_ids):
+        law = target(i)
+        recovered = _recovered(i, token, law, proposal, coins, rule, is_end, acceptance)
+        if recovered is not None:
+            return Verdict(i, recovered, "recovered")
+        if is_end(token):
+            return Verdict(i + 1, None, "none")
+    count = len(proposal)
+    return Verdict(count, _own(count, target(count), coins, rule), "bonus")
+
+
+def _recovered(
+    i: int,
+    token: int,
+    law: Distribution,
+    proposal: Proposal,
+    coins: Coins,
+    rule: Rule,
+    is_end: Callable[[int], bool],
+    acceptance: Sequence[float],
+) -> int | None:
+    """None if draft token ``i`` stands, else the token that replaces it."""
+    if rule == "rejection":
+        proposed = (
+            Distribution.point(token)
+            if proposal.distributions is None
+            else proposal.distributions[i]
+        )
+        # strictly below: a token of probability 0 never stands, whatever the uniform
+        if coins.acceptance(i) * proposed.prob(token) < law.prob(token):
+            return None
+        return law.residual(proposed).draw(coins.target(i))
+    own = _own(i, law, coins, rule)
+    if rule == "synthetic":
+        chance = acceptance[i] if i < len(acceptance) else 0.0
+        return None if coins.acceptance(i) < chance and not is_end(token) else own
+    return None if own == token else own
+
+
+def _own(i: int, law: Distribution, coins: Coins, rule: Rule) -> int:
+    """The token the target draws by itself."""
+    return law.mode if rule == "greedy" else law.draw(coins.target(i))

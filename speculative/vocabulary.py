@@ -1,0 +1,63 @@
+"""Vocabulary: text to token ids and back, and which tokens end a text."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from outrider.speculative.llama import ATTR_CONTROL, ATTR_UNKNOWN, NativeModel
+
+
+class Vocabulary:
+    """The tokenizer of a model. Pieces and end tokens are remembered as they are asked for."""
+
+    def __init__(self, native: NativeModel) -> None:
+        self._native = native
+        self._pieces: dict[int, bytes] = {}
+        self._ends: dict[int, bool] = {}
+        self.size = native.vocab_size
+
+    def encode(self, text: str, *, parse_special: bool) -> list[int]:
+        """Token ids of ``text``; control tokens written in it count only if ``parse_special``."""
+        data = text.encode("utf-8", "surrogatepass")
+        return self._native.tokenize(data, parse_special=parse_special) if data else []
+
+    def with_bos(self, token_ids: list[int]) -> list[int]:
+        """The same ids with exactly one beginning-of-sequence token where the model wants it."""
+        native = self._native
+        if not native.add_bos or native.bos < 0 or token_ids[:1] == [native.bos]:
+            return token_ids
+        return [native.bos, *token_ids]
+
+    def piece(self, token_id: int) -> bytes:
+        """The bytes ``token_id`` prints; nothing for control tokens."""
+        known = self._pieces.get(token_id)
+        if known is None:
+            known = self._pieces[token_id] = self._native.piece(token_id)
+        return known
+
+    def is_end(self, token_id: int) -> bool:
+        """True for every end-of-generation token of the model."""
+        known = self._ends.get(token_id)
+        if known is None:
+            known = self._ends[token_id] = self._native.is_end(token_id)
+        return known
+
+    @cached_property
+    def end_ids(self) -> tuple[int, ...]:
+        """All end-of-generation tokens (asks for each token: only for ``ignore_eos``)."""
+        return tuple(i for i in range(self.size) if self._native.is_end(i))
+
+    @cached_property
+    def control_texts(self) -> tuple[str, ...]:
+        """The spellings that become control tokens when special tokens are parsed."""
+        wanted = ATTR_CONTROL | ATTR_UNKNOWN
+        ids = (i for i in range(self.size) if self._native.attributes(i) & wanted)
+        return tuple(sorted({text for i in ids if (text := self._native.text(i))}))
+
+    @property
+    def bos_text(self) -> str:
+        return self._native.text(self._native.bos) if self._native.bos >= 0 else ""
+
+    @property
+    def eos_text(self) -> str:
+        return self._native.text(self._native.eos) if self._native.eos >= 0 else ""
