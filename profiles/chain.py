@@ -9,9 +9,15 @@ from typing import Any
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.fields import field_at
 from outrider.profiles.model_source import ModelSource
-from outrider.profiles.schema import MODEL_KINDS, Drafter
+from outrider.profiles.schema import KIND_FLAGS, MODEL_KINDS, Drafter
 
-_NGRAM_ONLY = ("match", "size")
+# keys that only drafters of these kinds have
+_KINDS_WITH = {
+    key: [kind for kind, keys in KIND_FLAGS.items() if key in keys]
+    for keys in KIND_FLAGS.values()
+    for key in keys
+    if key != "n_max"
+}
 _MODEL_ONLY = ("model", "threads", "threads_batch", "gpu_layers", "cache_type_k", "cache_type_v")
 
 
@@ -48,18 +54,25 @@ def _of_kind(kind: Any, drafters: tuple[Drafter, ...]) -> Drafter:
 
 
 def _set(drafters: tuple[Drafter, ...], key: str, value: object) -> tuple[Drafter, ...]:
-    """Set ``key`` in every drafter that has it."""
-    takes = [_takes(drafter, key) for drafter in drafters]
+    """Set ``key`` in every drafter that has it; ``ngram_mod.n_max`` in those of that kind."""
+    prefix, _, name = key.rpartition(".")
+    kind = prefix.replace("_", "-")
+    takes = [kind in ("", drafter.kind) and _takes(drafter, name) for drafter in drafters]
     if not any(takes):
-        flag = next(flag for flag in field_at(f"drafter.{key}").flags if flag.startswith("--"))
-        need = "ngram-simple" if key in _NGRAM_ONLY else "a draft model"
-        way = "--spec-type ngram-simple" if key in _NGRAM_ONLY else "--model-draft FILE"
-        raise ProfileError(f"{flag}: {value!r}: needs {need} among the drafters: add {way}")
-    changes: Any = {key: value}
+        raise ProfileError(_nobody_has(key, kind or _KINDS_WITH.get(name, [""])[0], value))
+    changes: Any = {name: value}
     return tuple(
         replace(drafter, **changes) if take else drafter
         for drafter, take in zip(drafters, takes, strict=True)
     )
+
+
+def _nobody_has(key: str, kind: str, value: object) -> str:
+    flags = field_at(f"drafter.{key}").flags
+    given = next((flag for flag in flags if flag.startswith("--")), f"drafter.{key}")
+    need = kind or "a draft model"
+    way = f"--spec-type {kind}" if kind else "--model-draft FILE"
+    return f"{given}: {value!r}: needs {need} among the drafters: add {way}"
 
 
 def _is_model(drafter: Drafter) -> bool:
@@ -67,8 +80,8 @@ def _is_model(drafter: Drafter) -> bool:
 
 
 def _takes(drafter: Drafter, key: str) -> bool:
-    if key in _NGRAM_ONLY:
-        return drafter.kind == "ngram-simple"
+    if key in _KINDS_WITH:
+        return drafter.kind in _KINDS_WITH[key]
     return key not in _MODEL_ONLY or _is_model(drafter)
 
 
@@ -77,7 +90,7 @@ def drafter_faults(drafters: tuple[Drafter, ...]) -> Iterator[str]:
     unset = Drafter()
     for index, drafter in enumerate(drafters):
         where = f"drafters[{index}]"
-        for key in (*_NGRAM_ONLY, *_MODEL_ONLY):
+        for key in (*_KINDS_WITH, *_MODEL_ONLY):
             value = getattr(drafter, key)
             if value != getattr(unset, key) and not _takes(drafter, key):
                 shown = value.source if isinstance(value, ModelSource) else value

@@ -7,13 +7,14 @@ import functools
 import json
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.model_source import FORMS, ModelSource
 from outrider.profiles.option import Option
 from outrider.profiles.schema import (
+    KIND_FLAGS,
     Chat,
     Drafter,
     DrafterKind,
@@ -148,6 +149,24 @@ SPEC_TYPE = Field(
 
 FIELDS: tuple[Field, ...] = tuple(_walk(Profile))
 _BY_PATH = {field.path: field for field in FIELDS}
+
+
+def _kind_fields() -> Iterator[Field]:
+    for kind, keys in KIND_FLAGS.items():
+        for key, flags in keys.items():
+            key_field = _BY_PATH[f"drafter.{key}"]
+            yield replace(
+                key_field,
+                path=f"drafter.{kind.replace('-', '_')}.{key}",
+                flags=tuple(flags.split()),
+                help=f"{kind}: {key_field.help}",
+            )
+
+
+KIND_FIELDS: tuple[Field, ...] = tuple(_kind_fields())
+"""A key of a drafter for those of one kind only: ``drafter.ngram_simple.match``."""
+
+_BY_PATH |= {field.path: field for field in KIND_FIELDS}
 
 
 def field_at(path: str) -> Field:

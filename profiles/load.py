@@ -65,7 +65,7 @@ def override(profile: Profile, overrides: Mapping[str, object], *, where: str = 
     changed = replace(profile, drafters=apply_drafter_flags(profile.drafters, values))
     for path, value in values.items():
         section, _, key = path.rpartition(".")
-        if section and section != "drafter":
+        if section and not path.startswith("drafter."):
             part = replace(getattr(changed, section), **{key: value})
             changed = replace(changed, **{section: part})
     faults = _whole_faults(changed) if values else []
@@ -215,6 +215,10 @@ def _anchored(file: YamlFile) -> dict[str, Any]:
             texts = [source] if isinstance(source, str) else source
             anchored = [_anchored_text(text, folder) for text in texts]
             holder["model"] = {**model, "source": anchored[0] if len(anchored) == 1 else anchored}
+    for drafter in data.get("drafters", ()):
+        for key in ("static", "dynamic"):
+            if drafter.get(key):
+                drafter[key] = str(folder / Path(drafter[key]).expanduser())
     if template := data.get("chat", {}).get("template_file"):
         data["chat"]["template_file"] = str(folder / Path(template).expanduser())
     data.setdefault("description", "")

@@ -23,10 +23,45 @@ _SWITCH = (("true", "on"), ("1", "on"), ("false", "off"), ("0", "off"), ("-1", "
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 GpuLayers = int | Literal["auto", "all"]
 Switch = Literal["auto", "on", "off"]
-DrafterKind = Literal["draft-simple", "ngram-simple", "filler"]
+DrafterKind = Literal[
+    "draft-simple",
+    "ngram-simple",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+    "ngram-cache",
+    "filler",
+]
 
 MODEL_KINDS = frozenset({"draft-simple"})
 """Kinds of drafters that are models of their own."""
+
+KIND_FLAGS: Mapping[str, Mapping[str, str]] = {
+    "ngram-simple": {
+        "match": "--spec-ngram-simple-size-n",
+        "size": "--spec-ngram-simple-size-m",
+    },
+    "ngram-map-k": {
+        "match": "--spec-ngram-map-k-size-n",
+        "size": "--spec-ngram-map-k-size-m",
+        "min_hits": "--spec-ngram-map-k-min-hits",
+    },
+    "ngram-map-k4v": {
+        "match": "--spec-ngram-map-k4v-size-n",
+        "size": "--spec-ngram-map-k4v-size-m",
+        "min_hits": "--spec-ngram-map-k4v-min-hits",
+    },
+    "ngram-mod": {
+        "n_match": "--spec-ngram-mod-n-match",
+        "n_min": "--spec-ngram-mod-n-min",
+        "n_max": "--spec-ngram-mod-n-max",
+    },
+    "ngram-cache": {
+        "static": "-lcs --lookup-cache-static",
+        "dynamic": "-lcd --lookup-cache-dynamic",
+    },
+}
+"""Flags that set a key in the drafters of one kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,23 +140,24 @@ class Drafter:
     n_max: Annotated[
         int | None, Option("most tokens in one draft; null: the kind's default", "", 1, 64)
     ] = None
-    match: Annotated[
-        int | None,
-        Option(
-            "ngram-simple: tokens that must match (default 12)",
-            "--spec-ngram-simple-size-n",
-            1,
-            1024,
-        ),
-    ] = None
+    match: Annotated[int | None, Option("tokens that must match (default 12)", "", 1, 1024)] = None
     size: Annotated[
+        int | None, Option("most tokens copied after a match (default 48)", "", 1, 1024)
+    ] = None
+    min_hits: Annotated[
         int | None,
-        Option(
-            "ngram-simple: most tokens copied after a match (default 48)",
-            "--spec-ngram-simple-size-m",
-            1,
-            1024,
-        ),
+        Option("draft when the tokens have come this often again (default 1)", "", 1, 16380),
+    ] = None
+    n_match: Annotated[
+        int | None, Option("tokens that must match (default 24; 16 at least)", "", 1, 1024)
+    ] = None
+    n_min: Annotated[
+        int | None, Option("shorter drafts are not made (default 48)", "", 0, 1024)
+    ] = None
+    static: Annotated[str | None, Option("lookup cache made from a corpus", metavar="FILE")] = None
+    dynamic: Annotated[
+        str | None,
+        Option("lookup cache of earlier texts; those of this run are added", metavar="FILE"),
     ] = None
     threads: Annotated[
         int | None,

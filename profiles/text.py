@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.profiles.errors import ProfileError
-from outrider.profiles.fields import FIELDS, Field
+from outrider.profiles.fields import FIELDS, KIND_FIELDS, Field
 from outrider.profiles.load import load_profile
 from outrider.profiles.schema import Drafter, Profile
 from outrider.profiles.search import is_path, user_folder
@@ -69,7 +69,7 @@ def key_table() -> str:
     """Return the Markdown table of all keys, as docs/profiles.md has it."""
     rows = ["| key | flags | default | allowed | what |", "|---|---|---|---|---|"]
     for field in FIELDS:
-        cells = (_key(field), " ".join(field.flags), _default(field), _allowed(field), field.help)
+        cells = (_key(field), _flags(field), _default(field), _allowed(field), _what(field))
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows) + "\n"
 
@@ -78,6 +78,25 @@ def _key(field: Field) -> str:
     if field.path == "drafter.kinds":
         return "(the kinds of `drafters`)"
     return f"`{field.path.replace('drafter.', 'drafters[].')}`"
+
+
+def _of_kinds(field: Field) -> list[Field]:
+    """Return the fields that set this key for one kind of drafter."""
+    section, _, key = field.path.rpartition(".")
+    ends = [f for f in KIND_FIELDS if f.path.rpartition(".")[2] == key]
+    return ends if section == "drafter" else []
+
+
+def _flags(field: Field) -> str:
+    return " ".join(flag for f in (field, *_of_kinds(field)) for flag in f.flags)
+
+
+def _what(field: Field) -> str:
+    """Return the help, with the kinds that the key is for."""
+    kinds = [f.help.removesuffix(f": {field.help}") for f in _of_kinds(field)]
+    if not kinds or field.path == "drafter.n_max":
+        return field.help
+    return f"{', '.join(kinds)}: {field.help}"
 
 
 def _default(field: Field) -> str:

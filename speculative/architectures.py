@@ -35,6 +35,17 @@ qwen35 qwen35moe qwen4exp
 """
 READABLE_LAYERS: frozenset[str] = frozenset(_READABLE_LAYERS.split())
 
+# Their NextN heads can be run; of any other architecture they are not even loaded, or llama.cpp
+# fails on them.
+_RUNNABLE_HEADS = """
+bailingmoe3 cohere2moe deepseek2 deepseek32 deepseek4 glm-dsa glm4moe hy_v3 mimo2
+nemotron_h_moe qwen3next qwen35 qwen35moe step35
+"""
+RUNNABLE_HEADS: frozenset[str] = frozenset(_RUNNABLE_HEADS.split())
+
+# With several heads the others abort, or (hy_v3) read the wrong row.
+CHAINED_HEADS: frozenset[str] = frozenset({"mimo2", "step35"})
+
 # Encoders and parts of models: they load, but write no text.
 _NOT_WRITERS = """
 bert modern-bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 eurobert

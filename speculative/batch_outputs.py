@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,7 +41,16 @@ class BatchOutputs:
     that llama.cpp has recycled.
     """
 
-    __slots__ = ("_embeddings", "_first_row", "_generation", "_logits", "_owner")
+    __slots__ = (
+        "_embeddings",
+        "_first_row",
+        "_first_token",
+        "_generation",
+        "_logits",
+        "_owner",
+        "_read_tap",
+        "_taps",
+    )
 
     def __init__(
         self,
@@ -49,17 +58,26 @@ class BatchOutputs:
         blocks: Sequence[Block],
         logits: F32,
         embeddings: F32 | None = None,
+        read_tap: Callable[[int], F32] | None = None,
     ) -> None:
-        """``logits`` [rows, vocab] holds the rows of ``blocks`` in their order."""
+        """``logits`` [rows, vocab] holds the rows of ``blocks`` in their order.
+
+        ``read_tap`` gives the hidden states [tokens, width] of all tokens at a tap.
+        """
         self._owner = owner
         self._generation = owner.num_decodes
         self._logits = logits
         self._embeddings = embeddings
         self._first_row: dict[int, int] = {}
-        row = 0
+        self._first_token: dict[int, int] = {}
+        self._read_tap = read_tap
+        self._taps: dict[int, F32] = {}
+        row = token = 0
         for block in blocks:
             self._first_row[block.seq_id] = row
+            self._first_token[block.seq_id] = token
             row += block.num_outputs
+            token += len(block.token_ids)
         assert row == len(logits), "a row for each output that was asked for"
 
     def __len__(self) -> int:
@@ -83,8 +101,26 @@ class BatchOutputs:
             raise RuntimeError("this runner was made without embeddings")
         return self._rows(self._embeddings, block)
 
-    def _rows(self, array: F32, block: Block) -> F32:
+    def states(self, block: Block, tap: int) -> F32:
+        """Hidden states [tokens of the block, width] at a tap of the runner, read-only.
+
+        Raises:
+            RuntimeError: stale, or the runner has no taps.
+        """
+        self._check_fresh()
+        if self._read_tap is None:
+            raise RuntimeError("this runner was made without taps")
+        rows = self._taps.get(tap)
+        if rows is None:
+            rows = self._taps[tap] = self._read_tap(tap)
+        first = self._first_token[block.seq_id]
+        return rows[first : first + len(block.token_ids)]
+
+    def _check_fresh(self) -> None:
         if self._generation != self._owner.num_decodes:
             raise RuntimeError("stale outputs: the runner has decoded again")
+
+    def _rows(self, array: F32, block: Block) -> F32:
+        self._check_fresh()
         first = self._first_row[block.seq_id]
         return array[first : first + block.num_outputs]

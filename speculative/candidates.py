@@ -25,6 +25,7 @@ class Adjustments:
 def best(row: F32, count: int, adjusted: Adjustments | None = None) -> tuple[I64, F64]:
     """The ``count`` largest logits of ``row``, largest first, equal ones by token id.
 
+    A NaN counts as the largest, so that no caller can miss it.
     With ``adjusted`` the few changed logits stand in for the row's own: the best of the rest
     are among the ``count + m`` best of the row, so the row itself stays untouched.
 
@@ -39,12 +40,12 @@ def best(row: F32, count: int, adjusted: Adjustments | None = None) -> tuple[I64
         ids = ids[~np.isin(ids, adjusted.token_ids)]
         logits = np.concatenate((row[ids].astype(np.float64), adjusted.logits))
         ids = np.concatenate((ids, adjusted.token_ids))
-    order = np.lexsort((ids, -logits))[:count]
+    order = np.lexsort((ids, -logits, ~np.isnan(logits)))[:count]
     return ids[order], logits[order]
 
 
 def _largest(row: F32, count: int) -> I64:
-    """The ids of the ``count`` largest entries, in no order.
+    """The ids of the ``count`` largest entries, in no order; of equals the lowest ids.
 
     The k largest lie in the k blocks with the largest maxima. A block is a column of the row
     seen as a matrix, so that the maxima are one pass of vector instructions.
@@ -55,13 +56,29 @@ def _largest(row: F32, count: int) -> I64:
     # a quarter of the columns at most may lead, else looking twice does not pay
     rows = min(_MAX_ROWS, size // (4 * count))
     if rows < 2:
-        return np.argpartition(row, size - count)[size - count :]
+        return _top(row, count)
     columns = size // rows
     whole = columns * rows
     maxima = row[:whole].reshape(rows, columns).max(axis=0)
-    leading = np.argpartition(maxima, columns - count)[columns - count :]
+    # all columns that tie for the last place, and their ids ascending
+    leading = np.flatnonzero(~(maxima < _kth_largest(maxima, count)))
     ids = (np.arange(0, whole, columns)[:, None] + leading).ravel()
     if whole < size:
         ids = np.concatenate((ids, np.arange(whole, size)))
-    kept = np.argpartition(row[ids], len(ids) - count)[len(ids) - count :]
-    return np.asarray(ids[kept], np.int64)
+    return ids[_top(row[ids], count)]
+
+
+def _top(values: F32, count: int) -> I64:
+    """The places of the ``count`` largest values; of equals the first.
+
+    Every comparison with a NaN is false: where the edge is one, all places are returned.
+    """
+    edge = _kth_largest(values, count)
+    above = np.flatnonzero(~(values <= edge))
+    level = np.flatnonzero(values == edge)
+    return np.concatenate((above, level[: max(count - len(above), 0)]))
+
+
+def _kth_largest(values: F32, count: int) -> np.float32:
+    place = len(values) - count
+    return np.float32(np.partition(values, place)[place])

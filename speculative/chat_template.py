@@ -131,8 +131,8 @@ def _mark(content: str, control_texts: Sequence[str], spellings: list[str]) -> s
     return re.sub("|".join(map(re.escape, longest_first)), replace, content)
 
 
-def _to_json(value: Any, indent: int | None = None, **_options: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,11 +12,11 @@ import numpy as np
 from outrider.speculative.batch_outputs import Block
 from outrider.speculative.chat_template import ChatTemplate, Message
 from outrider.speculative.draft_length import AdaptiveLength, DraftLength, FixedLength
-from outrider.speculative.drafters.build import Site, build_chain, draft_limit, kind_of
+from outrider.speculative.drafters.build import DraftPlan, Site, build_chain, fixed_length, plan
 from outrider.speculative.errors import InputError
 from outrider.speculative.llama import supports_gpu
 from outrider.speculative.llama_runner import LlamaRunner
-from outrider.speculative.model_store import ModelStore
+from outrider.speculative.model_store import ModelStore, Progress
 from outrider.speculative.runner import Runner
 from outrider.speculative.scheduler import Scheduler
 from outrider.speculative.session import Session
@@ -24,6 +24,7 @@ from outrider.speculative.settings import (
     DrafterSettings,
     EngineSettings,
     GenerationSettings,
+    ModelSettings,
     SamplingSettings,
     SpeculationSettings,
 )
@@ -31,10 +32,9 @@ from outrider.speculative.statistics import Rule
 from outrider.speculative.step_costs import StepCosts
 from outrider.speculative.synthetic import acceptance_chances
 
-Progress = Callable[[str, float], None]
-
 _WARM_UP_ROWS = (1, 2, 4, 8)
 _WARM_UP_S = 0.4
+_MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
 
 
 class Engine:
@@ -50,10 +50,12 @@ class Engine:
         self._num_sessions = 0
         self.notices: tuple[str, ...] = ()
         try:
-            self._target = self._models.get(settings.target, "target")
+            own_heads = any(_uses_own_heads(d, settings.target) for d in settings.drafters)
+            self._target = self._models.get(settings.target, "target", load_heads=own_heads)
             self.n_ctx = settings.target.ctx_size or self._target.n_ctx_train
-            self._template = self._own_template()
+            self._template: ChatTemplate | None = None
             self.configure(settings.speculation, settings.drafters)
+            self.notices = tuple(self._notices())
         except BaseException:
             self.close()
             raise
@@ -62,6 +64,8 @@ class Engine:
     @classmethod
     def load(cls, settings: EngineSettings, *, progress: Progress | None = None) -> Self:
         """Load everything; ``progress`` gets ("target" | "drafter" | "measure", 0..1).
+
+        It may return False to stop, which is an EngineError.
 
         Raises:
             InputError: a file, a pair or a combination of settings that cannot work.
@@ -104,7 +108,7 @@ class Engine:
 
     @property
     def has_chat_template(self) -> bool:
-        return self._template is not None
+        return self._template is not None or self._target.chat_template is not None
 
     # text to tokens
 
@@ -121,6 +125,8 @@ class Engine:
         Raises:
             InputError: the model has no chat template, or it failed.
         """
+        if self._template is None:
+            self._template = self._own_template()
         if self._template is None:
             raise InputError(
                 f"{self._target.path}: the model has no chat template;"
@@ -159,23 +165,21 @@ class Engine:
         """
         drafters = self._drafters if drafters is None else tuple(drafters)
         _check(speculation)
-        self.notices = tuple(self._notices(drafters))
-        if drafters and self._target.native.is_recurrent:
-            drafters = ()
-        longest = max((draft_limit(d, speculation) for d in drafters), default=0)
+        plans = [plan(one, speculation, self._target.path) for one in drafters]
+        longest = max((one.n_max for one in plans), default=0)
         chances = _synthetic_chances(speculation, longest)
-        site = Site(self._target, self._models, self.n_ctx, self._settings.parallel)
-        chain = build_chain(drafters, speculation, site)
+        runner = self._runner_for(plans, longest)
         try:
-            runner = self._runner_for(self._settings.parallel * (1 + longest))
+            chain = build_chain(plans, Site(runner, self._models, self._settings.parallel))
         except BaseException:
-            chain.close()
+            if self._scheduler is None or runner is not self._scheduler.runner:
+                runner.close()
             raise
         self._replace(Scheduler(runner, chain, speculation, StepCosts(), chances))
         self._drafters = drafters
         in_use = [self._settings.target, *(d.model for d in drafters if d.model)]
         self._models.keep_only(in_use)
-        self._fixed_length = max((_fixed_length(d, speculation) for d in drafters), default=0)
+        self._fixed_length = max((fixed_length(d, speculation) for d in drafters), default=0)
         if chain.members and speculation.adaptive and chances is None:
             self._measure()
 
@@ -245,7 +249,7 @@ class Engine:
             eos_text=vocabulary.eos_text,
         )
 
-    def _notices(self, drafters: Sequence[DrafterSettings]) -> list[str]:
+    def _notices(self) -> list[str]:
         notices = []
         layers = self._settings.target.gpu_layers
         if layers not in ("auto", 0) and not supports_gpu():
@@ -256,22 +260,28 @@ class Engine:
         trained = self._target.n_ctx_train
         if self.n_ctx > trained:
             notices.append(f"context {self.n_ctx:,}: the model was trained on {trained:,} tokens")
-        if drafters and self._target.native.is_recurrent:
-            notices.append("speculation off: this recurrent model cannot roll back")
         return notices
 
-    def _runner_for(self, max_outputs: int) -> LlamaRunner:
-        """The present runner if it gives enough output rows, else a new one."""
-        if self._scheduler is not None and self._scheduler.runner.max_outputs >= max_outputs:
+    def _runner_for(self, plans: Sequence[DraftPlan], longest: int) -> LlamaRunner:
+        """The present runner if it gives what the drafters need, else a new one."""
+        outputs = self._settings.parallel * (1 + longest)
+        taps = frozenset(tap for one in plans for tap in one.taps)
+        # one at least: the newest token is cut off after each answer
+        snapshots = min(max(longest, 1), _MAX_SNAPSHOTS)
+        if self._scheduler is not None:
             runner = self._scheduler.runner
             assert isinstance(runner, LlamaRunner)
-            return runner
+            enough = runner.max_outputs >= outputs and runner.num_snapshots >= snapshots
+            if enough and runner.taps == taps:
+                return runner
         return LlamaRunner(
             self._target,
             self._settings.target,
             n_ctx=self.n_ctx,
             n_seq=self._settings.parallel,
-            max_outputs=max_outputs,
+            max_outputs=outputs,
+            taps=taps,
+            num_snapshots=snapshots,
         )
 
     def _replace(self, scheduler: Scheduler) -> None:
@@ -282,10 +292,13 @@ class Engine:
                 former.runner.close()
 
     def _measure(self) -> None:
-        """Time verify batches of a few sizes on the empty cache."""
+        """Time verify batches of a few sizes in the room that the cache has left."""
         running = self._running
         runner, costs = running.runner, running.costs
-        most = min(runner.max_outputs, runner.n_ctx, running.drafter.n_max + 1)
+        room = runner.n_ctx - sum(map(runner.cached_length, range(self._settings.parallel)))
+        most = min(runner.max_outputs, room, running.drafter.n_max + 1)
+        if most < 1:
+            return
         sizes = [rows for rows in _WARM_UP_ROWS if rows <= most]
         best: dict[int, float] = {}
         deadline = time.perf_counter() + _WARM_UP_S
@@ -299,6 +312,12 @@ class Engine:
                     break
         for rows, seconds in best.items():
             costs.observe_verify(rows, seconds)
+
+
+def _uses_own_heads(drafter: DrafterSettings, target: ModelSettings) -> bool:
+    if drafter.kind != "draft-mtp":
+        return False
+    return drafter.model is None or drafter.model.path.resolve() == target.path.resolve()
 
 
 def _timed_decode(runner: Runner, num_rows: int) -> float:
@@ -325,7 +344,3 @@ def _synthetic_chances(speculation: SpeculationSettings, n_max: int) -> tuple[fl
     if n_max == 0:
         raise InputError("synthetic acceptance needs a drafter; give --spec-type filler")
     return acceptance_chances(n_max, speculation.synth_rates, speculation.synth_len)
-
-
-def _fixed_length(settings: DrafterSettings, speculation: SpeculationSettings) -> int:
-    return settings.n_max or speculation.n_max or kind_of(settings).n_max

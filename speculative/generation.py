@@ -101,6 +101,7 @@ class Generation:
         )
         if record.emitted:
             self.stats.observe(record)
+            self.stats.paused_steps += self.stats.paused is not None and not proposal.token_ids
             self.timings.observe(time.perf_counter(), record.emitted)
         self.draft_length.observe(len(proposal), verdict.num_accepted, record.emitted)
         kept = self._cut_at_stop(emitted)
@@ -157,8 +158,8 @@ class Generation:
         block = verdict.num_accepted + (verdict.next_token is not None)
         if num_emitted == block:
             return len(proposal)
-        rejected = num_emitted == verdict.num_accepted < len(proposal)
-        return num_emitted + rejected
+        is_replaced = num_emitted == verdict.num_accepted < len(proposal)
+        return num_emitted + (is_replaced and not self._stream.is_stopped)
 
     def _cut_at_stop(self, emitted: list[int]) -> list[int]:
         """Take back the tokens that hold nothing of the text before a stop string."""

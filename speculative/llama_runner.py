@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from outrider.speculative.batch_outputs import BatchOutputs, Block
+from outrider.speculative.batch_outputs import F32, BatchOutputs, Block
 from outrider.speculative.errors import EngineError
 from outrider.speculative.llama import NativeContext, last_error
 from outrider.speculative.model import Model
-from outrider.speculative.runner import Rollback
+from outrider.speculative.runner import HIDDEN, Rollback
 from outrider.speculative.settings import ModelSettings
 from outrider.speculative.threads import thread_count
 
 _NO_SLOT = 1
+_TAPPED_BATCH = 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Checkpoint:
+    """The state of a sequence before a block."""
+
+    block: Block
+    state: NDArray[np.uint8]
 
 
 class LlamaRunner:
@@ -33,20 +45,26 @@ class LlamaRunner:
         n_seq: int = 1,
         max_outputs: int = 1,
         embeddings: bool = False,
+        taps: Collection[int] = (),
+        num_snapshots: int = 0,
     ) -> None:
         """``max_outputs`` rows at most come out of one decode; the default of llama.cpp would
-        reserve n_batch rows of the whole vocabulary.
+        reserve n_batch rows of the whole vocabulary. ``taps`` are hidden states to keep: layers
+        (their input), or :data:`HIDDEN`. ``num_snapshots`` are asked of recurrent layers.
 
         Raises:
             EngineError: llama.cpp cannot make the context (memory, cache types).
         """
-        batch = min(settings.batch_size, n_ctx)
+        # tapped rows are kept for every token of a batch
+        batch = min(settings.batch_size, n_ctx, _TAPPED_BATCH if taps else n_ctx)
         self.max_outputs = max(max_outputs, n_seq)
         if embeddings:
             self.max_outputs = batch
         batch = max(batch, self.max_outputs)
         threads = thread_count(settings.threads)
         self.model = model
+        self.settings = settings
+        self.num_snapshots = num_snapshots
         self._embeddings = embeddings
         self._n_seq = n_seq
         self._context = NativeContext(
@@ -62,20 +80,33 @@ class LlamaRunner:
             cache_type_k=settings.cache_type_k,
             cache_type_v=settings.cache_type_v,
             embeddings=embeddings,
+            n_rs_seq=num_snapshots if model.native.is_recurrent else 0,
         )
+        self.taps = frozenset(taps)
+        for tap in self.taps:
+            self._open_tap(tap)
         self.n_ctx = min(self._context.n_ctx, n_ctx)
         self.n_batch = self._context.n_batch
         self.vocab_size = model.vocabulary.size
-        self.rollback = Rollback.NONE if model.native.is_recurrent else Rollback.TRUNCATE
+        self.rollback = self._rollback()
         self.num_decodes = 0
         self._positions = np.arange(self.n_ctx, dtype=np.int32)
         self._lengths = [0] * n_seq
+        self._checkpoints: dict[int, _Checkpoint] = {}
+        self._rolled_back: set[int] = set()  # a snapshot can be used once between two decodes
+
+    @property
+    def native(self) -> NativeContext:
+        """The context itself, for drafters that borrow its tensors."""
+        return self._context
 
     def cached_length(self, seq_id: int) -> int:
         return self._lengths[seq_id]
 
     def decode(self, blocks: Sequence[Block]) -> BatchOutputs:
         num_tokens, num_outputs = self._check(blocks)
+        if self.model.native.is_recurrent:
+            self._save(blocks)
         context = self._context
         context.output[:num_tokens] = self._embeddings
         end = 0
@@ -95,24 +126,74 @@ class LlamaRunner:
             self._lengths[block.seq_id] += len(block.token_ids)
         if num_outputs == 0:
             context.synchronize()
-            return BatchOutputs(self, blocks, np.empty((0, self.vocab_size), np.float32))
-        rows = context.logits(num_outputs)
+        no_rows = np.empty((0, self.vocab_size), np.float32)
+        rows = context.logits(num_outputs) if num_outputs else no_rows
         hidden = context.embeddings(num_outputs) if self._embeddings else None
-        return BatchOutputs(self, blocks, rows, hidden)
+        read_tap = partial(self._tap, num_tokens) if self.taps else None
+        return BatchOutputs(self, blocks, rows, hidden, read_tap)
 
     def truncate(self, seq_id: int, length: int) -> bool:
         if length >= self._lengths[seq_id]:
             return True
         if length < 0:
             raise ValueError(f"cannot keep {length} tokens")
-        kept = self._has_window(seq_id, length) and self._context.remove(seq_id, length)
+        kept = self._has_window(seq_id, length) and self._cut(seq_id, length)
         if not kept:
             self._context.remove(seq_id, 0)
         self._lengths[seq_id] = length if kept else 0
         return kept
 
     def close(self) -> None:
+        self.num_decodes += 1  # outputs point into the context
         self._context.close()
+
+    def _rollback(self) -> Rollback:
+        if not self.model.native.is_recurrent:
+            return Rollback.TRUNCATE
+        return Rollback.BOUNDED if self._context.n_rs_seq else Rollback.CHECKPOINT
+
+    def _open_tap(self, tap: int) -> None:
+        if tap == HIDDEN:
+            self._context.tap_hidden(outputs_only=False)
+        else:
+            self._context.tap_layer(tap)
+
+    def _tap(self, num_tokens: int, tap: int) -> F32:
+        native = self.model.native
+        if tap == HIDDEN:
+            return self._context.hidden_rows(num_tokens, native.n_embd_out)
+        return self._context.layer_rows(tap, num_tokens, native.n_embd)
+
+    def _save(self, blocks: Sequence[Block]) -> None:
+        """Checkpoint the sequences whose block may be cut back further than snapshots reach."""
+        self._rolled_back.clear()
+        for block in blocks:
+            self._checkpoints.pop(block.seq_id, None)
+            if block.num_outputs > 1 and block.num_outputs - 1 > self._context.n_rs_seq:
+                state = self._context.save_state(block.seq_id)
+                self._checkpoints[block.seq_id] = _Checkpoint(block, state)
+
+    def _cut(self, seq_id: int, length: int) -> bool:
+        """Drop a tail, from snapshots or from a checkpoint where there are recurrent layers."""
+        if not self.model.native.is_recurrent:
+            return self._context.remove(seq_id, length)
+        back = self._lengths[seq_id] - length
+        if back <= self._context.n_rs_seq and seq_id not in self._rolled_back:
+            self._rolled_back.add(seq_id)
+            return self._context.remove(seq_id, length)
+        checkpoint = self._checkpoints.get(seq_id)
+        if checkpoint is None or length < checkpoint.block.start_pos:
+            return False
+        start = checkpoint.block.start_pos
+        if not self._context.restore_state(seq_id, checkpoint.state):
+            return False
+        self._context.remove(seq_id, start)
+        self._lengths[seq_id] = start
+        if length > start:
+            # as context: no rows, no coins, no statistics; the first verdict stands
+            kept = checkpoint.block.token_ids[: length - start]
+            self.decode([Block(seq_id, kept, start, num_outputs=0)])
+        return True
 
     def _has_window(self, seq_id: int, length: int) -> bool:
         """False if a sliding-window layer has overwritten what ``length`` tokens need."""

@@ -22,30 +22,30 @@ class Model:
         settings: ModelSettings,
         role: Literal["target", "drafter"],
         progress: Callable[[float], bool] | None = None,
+        *,
+        load_heads: bool = False,
     ) -> None:
-        """Load ``settings.path``.
+        """Load ``settings.path``; ``load_heads`` includes NextN heads.
 
         Raises:
             InputError: missing, truncated, not GGUF, an unknown architecture, no text model.
             EngineError: llama.cpp refused the file.
         """
         self.path: Path = settings.path
-        self.file = GgufFile.open(settings.path)
-        check_target(self.file) if role == "target" else check_loadable(self.file)
+        file = GgufFile.open(settings.path)
+        check_target(file) if role == "target" else check_loadable(file)
+        self.name = file.text("general.name") or self.path.stem
         layers = settings.gpu_layers
         self.native = NativeModel(
-            settings.path, layers if isinstance(layers, int) else None, progress
+            settings.path,
+            layers if isinstance(layers, int) else None,
+            progress,
+            load_heads=load_heads,
         )
-        if not self.native.is_decoder:
+        if role == "target" and not self.native.is_decoder:
             self.native.close()
             raise InputError(f"{settings.path}: this model does not generate text")
         self.vocabulary = Vocabulary(self.native)
-
-    @property
-    def name(self) -> str:
-        """``general.name`` of the file, else the file's name."""
-        name = self.file.metadata.get("general.name")
-        return name if isinstance(name, str) and name else self.path.stem
 
     @property
     def n_ctx_train(self) -> int:

@@ -132,7 +132,7 @@ class ModelFacts:
             sampling=_sampling(file),
             drafter_kind=drafter_kind(file),
             target_layers=file.integers(f"{architecture}.target_layers"),
-            mtp_heads=file.integer(f"{architecture}.nextn_predict_layers") or 0,
+            mtp_heads=num_heads(file),
         )
 
 
@@ -150,6 +150,24 @@ def drafter_kind(file: GgufFile) -> DraftKind | None:
     if architecture == "gemma4-assistant" or _is_only_mtp_head(file, architecture):
         return "draft-mtp"
     return None
+
+
+def num_heads(file: GgufFile) -> int:
+    """The NextN heads in ``file``; some conversions leave them out and still count them."""
+    architecture = file.text("general.architecture")
+    count = file.integer(f"{architecture}.nextn_predict_layers") or 0
+    layers = file.integer(f"{architecture}.block_count") or 0
+    if (file.integer("split.count") or 1) > 1:
+        return count  # the last blocks lie in another part
+    heads = range(layers - count, layers)
+    return count if all(f"blk.{i}.nextn.eh_proj.weight" in file.tensors for i in heads) else 0
+
+
+def num_layers(file: GgufFile) -> int:
+    """The layers of a model without its NextN heads."""
+    architecture = file.text("general.architecture")
+    heads = file.integer(f"{architecture}.nextn_predict_layers") or 0
+    return (file.integer(f"{architecture}.block_count") or 0) - heads
 
 
 def _is_only_mtp_head(file: GgufFile, architecture: str | None) -> bool:

@@ -8,7 +8,8 @@ from typing import Literal
 from outrider.speculative.model import Model
 from outrider.speculative.settings import ModelSettings
 
-Progress = Callable[[str, float], None]
+Progress = Callable[[str, float], bool | None]
+"""Told (stage, 0..1); False stops loading."""
 Role = Literal["target", "drafter"]
 
 
@@ -19,7 +20,7 @@ class ModelStore:
         self._progress = progress
         self._models: dict[tuple[object, ...], Model] = {}
 
-    def get(self, settings: ModelSettings, role: Role) -> Model:
+    def get(self, settings: ModelSettings, role: Role, *, load_heads: bool = False) -> Model:
         """The model of ``settings``, loaded if it is not yet.
 
         Raises:
@@ -29,7 +30,9 @@ class ModelStore:
         key = _key(settings)
         model = self._models.get(key)
         if model is None:
-            model = self._models[key] = Model(settings, role, self._report(role))
+            model = self._models[key] = Model(
+                settings, role, self._report(role), load_heads=load_heads
+            )
         return model
 
     def keep_only(self, wanted: Iterable[ModelSettings]) -> None:
@@ -43,8 +46,7 @@ class ModelStore:
 
     def _report(self, role: Role) -> Callable[[float], bool]:
         def report(fraction: float) -> bool:
-            self._progress(role, fraction)
-            return True
+            return self._progress(role, fraction) is not False
 
         return report
 

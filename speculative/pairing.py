@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from outrider.speculative.architectures import READABLE_LAYERS
+from outrider.speculative.architectures import CHAINED_HEADS, READABLE_LAYERS, RUNNABLE_HEADS
 from outrider.speculative.errors import InputError
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.gguf_vocabulary import GgufVocabulary
-from outrider.speculative.model_facts import drafter_kind
+from outrider.speculative.model_facts import drafter_kind, num_heads, num_layers
 
 # llama.cpp's own tolerances
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_TOKEN = 5
+_EAGLE3_LAYERS = 3
 
 Verdict = Literal["fits", "differs", "refused"]
 
@@ -28,36 +29,70 @@ class Finding:
     text: str
 
 
-def examine(target: GgufFile, draft: GgufFile) -> tuple[Finding, ...]:
-    """Everything that the two headers say about the pair, refusals included."""
+def examine(target: GgufFile, draft: GgufFile, kind: str | None = None) -> tuple[Finding, ...]:
+    """Everything that the two headers say about the pair, refusals included.
+
+    ``kind`` is how the draft file is to be used; None asks for what it was made to be.
+    """
     return (
-        *_examine_kind(target, draft),
+        *_examine_kind(target, draft, kind),
         *_examine_vocabulary(target, draft),
         *_examine_context(target, draft),
     )
 
 
-def check_draft_simple(target: GgufFile, draft: GgufFile) -> None:
-    """Refuse a ``draft-simple`` pair that llama.cpp would not speculate with."""
-    for finding in _examine_vocabulary(target, draft):
+def check_pair(target: GgufFile, draft: GgufFile, kind: str | None = None) -> None:
+    """Refuse a pair that cannot speculate, before llama.cpp could abort on it."""
+    for finding in examine(target, draft, kind):
         if finding.verdict == "refused":
             raise InputError(
                 f"{draft.path} cannot draft for {target.path}: {finding.subject}:"
-                f" {finding.text}; use a smaller model of the same family,"
+                f" {finding.text}; use a drafter made for this model,"
                 " or --spec-type ngram-simple, which needs none"
             )
 
 
-def _examine_kind(target: GgufFile, draft: GgufFile) -> Iterator[Finding]:
-    kind = drafter_kind(draft)
-    if kind == "draft-mtp":
+def check_heads(target: GgufFile) -> None:
+    """Refuse a target that cannot draft for itself."""
+    if not num_heads(target):
+        raise InputError(
+            f"{target.path}: drafter draft-mtp: this target has no NextN heads;"
+            " give them with --model-draft FILE, or use --spec-type ngram-simple"
+        )
+    finding = _examine_heads(target)
+    if finding.verdict == "refused":
+        raise InputError(
+            f"{target.path}: drafter draft-mtp: {finding.text};"
+            " use another drafter, or --spec-type ngram-simple"
+        )
+
+
+def _examine_kind(target: GgufFile, draft: GgufFile, asked: str | None) -> Iterator[Finding]:
+    made = drafter_kind(draft)
+    kind = asked or made or "draft-simple"
+    is_whole_with_heads = made is None and kind == "draft-mtp" and num_heads(draft)
+    if kind != (made or "draft-simple") and not is_whole_with_heads:
+        is_what = f"it is a {made} drafter" if made else "it is a whole model, for draft-simple"
+        yield Finding("refused", "kind", f"{is_what}, --spec-type says {kind}")
+    elif kind == "draft-mtp":
         yield _compare_architecture(target, draft)
+        yield _examine_heads(draft)
         yield _compare_width(target, draft, "embedding_length")
-    elif kind is not None:
+    elif kind != "draft-simple":
         yield _examine_layer_access(target)
         yield _examine_target_layers(target, draft)
         width = "target_hidden_size" if kind == "draft-eagle3" else "embedding_length"
         yield _compare_width(target, draft, width)
+
+
+def _examine_heads(file: GgufFile) -> Finding:
+    architecture, count = file.text("general.architecture"), num_heads(file)
+    text = f"{count} NextN head{'s' * (count != 1)} of {architecture}"
+    if architecture not in RUNNABLE_HEADS:
+        return Finding("refused", "heads", f"{text}: they cannot be run")
+    if count > 1 and architecture not in CHAINED_HEADS:
+        return Finding("refused", "heads", f"{text}: only one can be run")
+    return Finding("fits" if count else "refused", "heads", text)
 
 
 def _compare_architecture(target: GgufFile, draft: GgufFile) -> Finding:
@@ -75,9 +110,12 @@ def _examine_layer_access(target: GgufFile) -> Finding:
 
 
 def _examine_target_layers(target: GgufFile, draft: GgufFile) -> Finding:
-    layers = draft.integers(f"{draft.text('general.architecture')}.target_layers")
-    count = target.integer(f"{target.text('general.architecture')}.block_count") or 0
-    text = f"drafter reads {' '.join(map(str, layers))}, target has {count}"
+    architecture = draft.text("general.architecture")
+    layers = draft.integers(f"{architecture}.target_layers")
+    count = num_layers(target)
+    text = f"drafter reads {' '.join(map(str, layers)) or 'none'}, target has {count}"
+    if architecture == "eagle3" and len(layers) != _EAGLE3_LAYERS:
+        return Finding("refused", "layers", f"{text}; eagle3 reads {_EAGLE3_LAYERS}")
     inside = bool(layers) and all(0 <= layer < count for layer in layers)
     return Finding("fits" if inside else "refused", "layers", text)
 

@@ -27,6 +27,8 @@ class DraftRequest:
         uniform: the proposal stream. None asks for a deterministic draft.
         min_tokens: a shorter draft is thrown away whole.
         min_prob: stop before a token the drafter is less sure of (``p_min``).
+        revision: the same as in the request before if tokens were only added since; another
+            one at the start of each answer. None: not known, compare the tokens.
     """
 
     seq_id: int
@@ -36,6 +38,7 @@ class DraftRequest:
     uniform: Callable[[], float] | None = None
     min_tokens: int = 0
     min_prob: float = 0.0
+    revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

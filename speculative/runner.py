@@ -13,9 +13,17 @@ class Rollback(Enum):
     """How far a cache can be cut back after rejected draft tokens; asked once at load."""
 
     TRUNCATE = "truncate"
-    """Any tail can be dropped (full attention)."""
+    """Any tail can be dropped (attention, with or without a window)."""
+    BOUNDED = "bounded"
+    """The last few tokens can be dropped from snapshots (recurrent layers of some models)."""
+    CHECKPOINT = "checkpoint"
+    """The state before a block is saved; what stands of the block is decoded again."""
     NONE = "none"
     """Only a whole sequence can be dropped: no speculation."""
+
+
+HIDDEN = -1
+"""The tap of the hidden state that NextN heads read; other taps are layers (their input)."""
 
 
 class Runner(Protocol):
@@ -63,7 +71,8 @@ class Runner(Protocol):
     def truncate(self, seq_id: int, length: int) -> bool:
         """Keep the first ``length`` cached tokens.
 
-        False if the model cannot keep a part: the sequence is empty then.
+        A cut into the last decoded block may decode a part of it again, so the outputs of that
+        decode are used up. False if the model cannot keep a part: the sequence is empty then.
         """
         ...
 

@@ -88,17 +88,18 @@ class Sampler:
 
     def adjustments(self, row: F32, history: I32) -> Adjustments | None:
         """Logits changed by bias and penalties; None if there are none."""
+        # a drafter's vocabulary may be shorter than the target's
+        within = slice(*self._bias_ids.searchsorted((0, len(row))))
+        bias_ids, bias = self._bias_ids[within], self._bias[within]
         if not self._penalises:
-            if not len(self._bias_ids):
-                return None
-            return Adjustments(self._bias_ids, row[self._bias_ids] + self._bias)
+            return Adjustments(bias_ids, row[bias_ids] + bias) if len(bias_ids) else None
         window = history[-self.history_length :]
         seen, counts = np.unique(window, return_counts=True)
-        ids = np.union1d(seen, self._bias_ids).astype(np.int64)
+        ids = np.union1d(seen, bias_ids).astype(np.int64)
         if not len(ids):
             return None
         logits = row[ids].astype(np.float64)
-        logits[ids.searchsorted(self._bias_ids)] += self._bias
+        logits[ids.searchsorted(bias_ids)] += bias
         at = ids.searchsorted(seen)
         logits[at] = self._penalised(logits[at], counts)
         return Adjustments(ids, logits)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.distribution import Distribution
 from outrider.speculative.drafters.chain import ChainDrafter
+from outrider.speculative.errors import EngineError
 from outrider.speculative.events import Event, PromptEvent, StepEvent
-from outrider.speculative.generation import Generation
+from outrider.speculative.generation import Generation, Slot
 from outrider.speculative.proposal import DraftRequest, Proposal
-from outrider.speculative.runner import Runner
+from outrider.speculative.runner import Rollback, Runner
 from outrider.speculative.settings import SpeculationSettings
 from outrider.speculative.statistics import Pause, Rule
 from outrider.speculative.step_costs import StepCosts
@@ -67,12 +68,17 @@ class Scheduler:
         self.drafter.observe_batch(blocks, outputs)
         self._measure(generations, blocks, proposals, verify_s)
         events = []
-        for generation, block, proposal in zip(generations, blocks, proposals, strict=True):
+        settled = list(zip(generations, blocks, proposals, strict=True))
+        for generation, block, proposal in settled:
             if generation.is_reading:
                 events.append(self._settle_prompt(generation, block, outputs, verify_s))
             else:
                 generation.stats.verify_s += verify_s
                 events.append([self._settle_step(generation, block, proposal, outputs)])
+        # rolling back may decode, which uses up the outputs: after all of them are read
+        for generation in generations:
+            if not generation.is_reading and not self._roll_back(generation.slot):
+                raise EngineError("the target could not roll back; --spec-type none avoids it")
         return events
 
     def end(self, generation: Generation) -> None:
@@ -81,11 +87,23 @@ class Scheduler:
         read = self.runner.cached_length(slot.seq_id)
         if generation.is_reading:
             slot.tokens.truncate(min(read + 1, len(slot.tokens)))
-        self.runner.truncate(slot.seq_id, max(len(slot.tokens) - 1, 0))
+        self._roll_back(slot)
+
+    def _roll_back(self, slot: Slot) -> bool:
+        """Cut the cache so that exactly the newest token is not in it; False if it is empty now.
+
+        After an end token the newest token may be cached. A target that can only go back to
+        checkpoints keeps it: the next prompt goes on from there.
+        """
+        cached, length = self.runner.cached_length(slot.seq_id), len(slot.tokens)
+        if self.runner.rollback is Rollback.CHECKPOINT and cached == length:
+            return True
+        return self.runner.truncate(slot.seq_id, max(length - 1, 0))
 
     def _draft(self, generations: Sequence[Generation]) -> list[Proposal]:
         """A proposal for each generation; an empty one where nothing is drafted."""
-        wanted = [(g, self._request(g)) for g in generations]
+        rows = min(self.runner.max_outputs, self.runner.n_batch) // len(generations)
+        wanted = [(g, self._request(g, rows - 1)) for g in generations]
         requests = [request for _, request in wanted if request is not None]
         if not requests:
             return [Proposal()] * len(generations)
@@ -104,16 +122,13 @@ class Scheduler:
                 generation.stats.discard(name, count)
         return proposals
 
-    def _request(self, generation: Generation) -> DraftRequest | None:
+    def _request(self, generation: Generation, most: int) -> DraftRequest | None:
         if generation.is_reading or not self.drafter.members:
             self._note_dropped(generation)
             return None
-        limit = min(generation.max_draft, self.runner.max_outputs - 1, self.runner.n_batch - 1)
-        length = generation.draft_length.next_length(limit)
+        length = generation.draft_length.next_length(min(generation.max_draft, most))
         generation.last_draft_length = length
         generation.stats.paused = generation.draft_length.paused
-        if generation.stats.paused:
-            generation.stats.paused_steps += 1
         if length <= 0:
             return None
         sampled = self.speculation.sampling == "probabilistic" and not generation.sampler.is_greedy
@@ -125,6 +140,7 @@ class Scheduler:
             uniform=generation.uniforms.proposal if sampled else None,
             min_tokens=min(self.speculation.n_min, length),
             min_prob=self.speculation.p_min,
+            revision=generation.slot.tokens.revision,
         )
 
     def _note_dropped(self, generation: Generation) -> None:
@@ -200,7 +216,6 @@ class Scheduler:
         tokens, num_accepted = generation.commit(proposal, verdict, rule, is_step=is_step)
         if proposal.token_ids:
             self.drafter.observe_verdict(slot.seq_id, verdict)
-        self.runner.truncate(slot.seq_id, len(slot.tokens) - 1)
         return StepEvent(generation.take_text(), tuple(tokens), num_accepted)
 
     def _rule(self, generation: Generation, proposal: Proposal) -> Rule:

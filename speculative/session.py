@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from outrider.speculative.draft_length import DraftLength
 from outrider.speculative.errors import EngineError, InputError, PromptTooLongError
@@ -87,7 +87,7 @@ class Session:
         self._generation, self._is_cancelled = generation, False
         return generation
 
-    def generate(self, prompt_ids: Sequence[int], settings: GenerationSettings) -> Iterator[Event]:
+    def generate(self, prompt_ids: Sequence[int], settings: GenerationSettings) -> Generator[Event]:
         """Answer a prompt: PromptEvents, StepEvents and one FinishEvent.
 
         The tokens shared with the sequence before are not read again. Closing the iterator
@@ -95,7 +95,7 @@ class Session:
         """
         return self._events(self.begin(prompt_ids, settings))
 
-    def _events(self, generation: Generation) -> Iterator[Event]:
+    def _events(self, generation: Generation) -> Generator[Event]:
         scheduler = self._scheduler()
         try:
             if generation.settings.predict == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,11 +10,18 @@ from numpy.typing import NDArray
 
 I32 = NDArray[np.int32]
 
+_revisions = itertools.count()
+
 
 class TokenSequence:
-    """Token ids in one growing int32 array; :attr:`ids` is a view, not a copy."""
+    """Token ids in one growing int32 array; :attr:`ids` is a view, not a copy.
+
+    ``revision`` is another number after each truncation, and no two sequences ever have the
+    same: where it is the same as before, tokens were only added.
+    """
 
     def __init__(self, token_ids: Sequence[int] | I32 = ()) -> None:
+        self.revision = next(_revisions)
         self._buffer: I32 = np.empty(max(256, 2 * len(token_ids)), np.int32)
         self._length = 0
         self.extend(token_ids)
@@ -38,6 +46,7 @@ class TokenSequence:
     def truncate(self, length: int) -> None:
         assert 0 <= length <= self._length
         self._length = length
+        self.revision = next(_revisions)
 
 
 def common_prefix_length(a: I32, b: I32) -> int:

@@ -79,8 +79,9 @@ def _recovered(
             if proposal.distributions is None
             else proposal.distributions[i]
         )
+        drafted = proposed.prob(token)
         # strictly below: a token of probability 0 never stands, whatever the uniform
-        if coins.acceptance(i) * proposed.prob(token) < law.prob(token):
+        if drafted > 0 and coins.acceptance(i) * drafted < law.prob(token):
             return None
         return law.residual(proposed).draw(coins.target(i))
     own = _own(i, law, coins, rule)

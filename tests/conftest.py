@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+from outrider.profiles.load import load_profile
+from outrider.profiles.search import BUILT_IN
+from outrider.profiles.sources import locate
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -13,6 +18,20 @@ FIXTURES = Path(__file__).parent / "fixtures"
 def zoo() -> Path:
     """Folder of the tiny trained models."""
     return FIXTURES / "zoo"
+
+
+@pytest.fixture(scope="session")
+def default_model() -> Path:
+    """The file of the default model, looked for before a test gets folders of its own.
+
+    ``OUTRIDER_TEST_MODEL`` names another place.
+    """
+    source = load_profile(str(BUILT_IN / "smollm2-plain.yaml")).target.model
+    assert source is not None
+    path = os.environ.get("OUTRIDER_TEST_MODEL") or locate(source)
+    if path is None:
+        pytest.fail("the default model is not on this machine; run: outrider models pull smollm2")
+    return Path(path)
 
 
 @pytest.fixture(autouse=True)

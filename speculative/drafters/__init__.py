@@ -7,20 +7,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DrafterKind:
-    """What is fixed for a kind: default lengths, whether it is a model, whether it can give q."""
+    """What is fixed for a kind: default lengths, and what it needs.
+
+    ``needs_model`` is a file of its own; ``reads_states`` are hidden states of the target.
+    """
 
     name: str
     n_max: int
     n_max_adaptive: int
-    is_model: bool = False
-    gives_law: bool = False
+    needs_model: bool = False
+    reads_states: bool = False
 
 
 KINDS: dict[str, DrafterKind] = {
     kind.name: kind
     for kind in (
-        DrafterKind("draft-simple", 3, 8, is_model=True, gives_law=True),
+        DrafterKind("draft-simple", 3, 8, needs_model=True),
+        DrafterKind("draft-eagle3", 3, 8, needs_model=True, reads_states=True),
+        DrafterKind("draft-mtp", 3, 8, reads_states=True),
+        DrafterKind("draft-dflash", 3, 8, needs_model=True, reads_states=True),
+        DrafterKind("draft-dspark", 3, 8, needs_model=True, reads_states=True),
         DrafterKind("ngram-simple", 48, 48),
+        DrafterKind("ngram-map-k", 48, 48),
+        DrafterKind("ngram-map-k4v", 48, 48),
+        DrafterKind("ngram-mod", 64, 64),
+        DrafterKind("ngram-cache", 8, 8),
         # for tests and benchmarks
         DrafterKind("script", 64, 64),
         DrafterKind("oracle", 64, 64),

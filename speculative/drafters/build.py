@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from outrider.speculative.drafters import KINDS, DrafterKind
@@ -12,26 +13,28 @@ from outrider.speculative.drafters.chain import ChainDrafter
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.drafters.made_up import FillerDrafter, OracleDrafter, ScriptDrafter
 from outrider.speculative.drafters.model_drafter import ModelDrafter
-from outrider.speculative.drafters.ngram_simple import NgramSimpleDrafter
+from outrider.speculative.drafters.ngram_family import ngram_drafter
+from outrider.speculative.drafters.state_kinds import (
+    StateSite,
+    build_state_drafter,
+    check_confidence,
+    taps_of,
+)
 from outrider.speculative.errors import InputError
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.llama_runner import LlamaRunner
-from outrider.speculative.model import Model
 from outrider.speculative.model_facts import drafter_kind
 from outrider.speculative.model_store import ModelStore
-from outrider.speculative.pairing import check_draft_simple
+from outrider.speculative.pairing import check_pair
 from outrider.speculative.settings import DrafterSettings, SpeculationSettings
-
-_NGRAM_MATCH, _NGRAM_SIZE = 12, 48  # llama.cpp's
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where drafters are built: the target they draft for and the size of its context."""
+    """Where drafters are built: the target they draft for, and the loaded models."""
 
-    target: Model
+    target: LlamaRunner
     models: ModelStore
-    n_ctx: int
     n_seq: int
 
 
@@ -51,60 +54,118 @@ def kind_of(settings: DrafterSettings) -> DrafterKind:
         near = difflib.get_close_matches(name, KINDS, n=1)
         nearest = f"; did you mean {near[0]}?" if near else ""
         raise InputError(f"drafter {name!r}: allowed {', '.join(KINDS)}{nearest}")
-    if kind.is_model and settings.model is None:
+    if kind.needs_model and settings.model is None:
         raise InputError(f"drafter {name} needs a model; give --model-draft FILE")
     return kind
 
 
 def draft_limit(settings: DrafterSettings, speculation: SpeculationSettings) -> int:
     """The most tokens this drafter proposes at once."""
-    kind = kind_of(settings)
-    default = kind.n_max_adaptive if speculation.adaptive else kind.n_max
-    return settings.n_max or speculation.n_max or default
+    if speculation.adaptive:
+        return _length(settings, speculation, kind_of(settings).n_max_adaptive)
+    return fixed_length(settings, speculation)
 
 
-def build_chain(
-    drafters: Sequence[DrafterSettings], speculation: SpeculationSettings, site: Site
-) -> ChainDrafter:
-    """Load what the drafters need and put them in a chain, in their order.
+def fixed_length(settings: DrafterSettings, speculation: SpeculationSettings) -> int:
+    """How many tokens this drafter proposes when nothing adapts the length."""
+    return _length(settings, speculation, kind_of(settings).n_max)
+
+
+def _length(settings: DrafterSettings, speculation: SpeculationSettings, default: int) -> int:
+    """The drafter's own length, or the common one; the common one bounds it."""
+    options: Mapping[str, Any] = settings.options
+    own: int = settings.n_max or speculation.n_max or options.get("size") or default
+    return min(own, speculation.n_max or own)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlan:
+    """One drafter of the chain, checked as far as the files' headers tell."""
+
+    settings: DrafterSettings
+    kind: DrafterKind
+    n_max: int
+    taps: tuple[int, ...] = ()
+
+
+def plan(settings: DrafterSettings, speculation: SpeculationSettings, target: Path) -> DraftPlan:
+    """What a drafter will need of the target, before anything of it is loaded.
 
     Raises:
         InputError: a drafter that cannot be run or does not fit the target.
+    """
+    kind = kind_of(settings)
+    n_max = draft_limit(settings, speculation)
+    draft = settings.model.path if settings.model else None
+    if draft is not None and draft.resolve() == target.resolve() and not kind.reads_states:
+        return DraftPlan(settings, kind, n_max)
+    if kind.reads_states:
+        draft_file = GgufFile.open(draft) if draft else None
+        taps = taps_of(kind.name, GgufFile.open(target), draft_file)
+        if draft_file is not None:
+            check_confidence(draft_file, speculation.p_min)
+        return DraftPlan(settings, kind, n_max, taps)
+    if kind.needs_model and draft is not None:
+        check_pair(GgufFile.open(target), GgufFile.open(draft), kind.name)
+    return DraftPlan(settings, kind, n_max)
+
+
+def build_chain(plans: Sequence[DraftPlan], site: Site) -> ChainDrafter:
+    """Load what the drafters need and put them in a chain, in their order.
+
+    Raises:
+        InputError: a file lacks what its kind needs.
         EngineError: llama.cpp failed.
     """
     chain = ChainDrafter([])
     try:
-        for settings in drafters:
-            chain.members.append(_build(settings, speculation, site))
+        for one in plans:
+            chain.members.append(_build(one, site))
     except BaseException:
         chain.close()
         raise
     return chain
 
 
-def _build(settings: DrafterSettings, speculation: SpeculationSettings, site: Site) -> Drafter:
-    kind = kind_of(settings)
-    n_max = draft_limit(settings, speculation)
+def _build(one: DraftPlan, site: Site) -> Drafter:
+    name, settings = one.kind.name, one.settings
     options: dict[str, Any] = dict(settings.options)
-    if kind.name == "draft-simple":
-        return _model_drafter(settings, n_max, site)
-    if kind.name == "ngram-simple":
-        return NgramSimpleDrafter(
-            options.get("match") or _NGRAM_MATCH, options.get("size") or _NGRAM_SIZE
-        )
-    if kind.name == "script":
-        return ScriptDrafter(options["drafts"], n_max)
-    if kind.name == "oracle":
-        return OracleDrafter(**options, n_max=n_max)
-    return FillerDrafter(options.get("token_id", 0), n_max, options.get("cost_s", 0.0))
+    if one.kind.reads_states:
+        return _state_drafter(one, site)
+    if name == "draft-simple":
+        return _model_drafter(one, site)
+    if name.startswith("ngram-"):
+        return ngram_drafter(name, settings, one.n_max, site.target.vocab_size)
+    if name == "script":
+        return ScriptDrafter(options["drafts"], one.n_max)
+    if name == "oracle":
+        return OracleDrafter(**options, n_max=one.n_max)
+    return FillerDrafter(options.get("token_id", 0), one.n_max, options.get("cost_s", 0.0))
 
 
-def _model_drafter(settings: DrafterSettings, n_max: int, site: Site) -> ModelDrafter:
-    assert settings.model is not None
-    if settings.model.path.resolve() != site.target.path.resolve():
-        check_draft_simple(site.target.file, GgufFile.open(settings.model.path))
-    model = site.models.get(settings.model, "drafter")
+def _model_drafter(one: DraftPlan, site: Site) -> ModelDrafter:
+    settings = one.settings.model
+    assert settings is not None
     runner = LlamaRunner(
-        model, settings.model, n_ctx=site.n_ctx, n_seq=site.n_seq, max_outputs=site.n_seq
+        site.models.get(settings, "drafter"),
+        settings,
+        n_ctx=site.target.n_ctx,
+        n_seq=site.n_seq,
+        max_outputs=site.n_seq,
     )
-    return ModelDrafter(runner, site.target.vocabulary.size, n_max)
+    return ModelDrafter(runner, site.target.vocab_size, one.n_max)
+
+
+def _state_drafter(one: DraftPlan, site: Site) -> Drafter:
+    settings = one.settings.model
+    is_mtp = one.kind.name == "draft-mtp"
+    model = site.models.get(settings, "drafter", load_heads=is_mtp) if settings else None
+    if is_mtp and not (model or site.target.model).native.num_heads_nextn:
+        raise InputError(
+            f"{(model or site.target.model).path}: loaded without NextN heads;"
+            " start with --spec-type draft-mtp"
+        )
+    state_site = StateSite(
+        one.kind.name, site.target, model or site.target.model, site.n_seq, one.n_max
+    )
+    return build_state_drafter(state_site, one.settings, one.taps)

@@ -43,7 +43,7 @@ class ChainDrafter:
             open_at = [i for i, proposal in enumerate(proposals) if not proposal.token_ids]
             if not open_at:
                 break
-            asked = [_within(requests[i], member.n_max) for i in open_at]
+            asked = [_for(member, requests[i]) for i in open_at]
             for i, request, proposal in zip(open_at, asked, self._ask(member, asked), strict=True):
                 kept = proposal.num_within(request)
                 discarded = proposals[i].discarded
@@ -82,7 +82,10 @@ class ChainDrafter:
             return [Proposal()] * len(requests)
 
 
-def _within(request: DraftRequest, n_max: int) -> DraftRequest:
-    if request.max_tokens <= n_max:
-        return request
-    return replace(request, max_tokens=n_max)
+def _for(member: Drafter, request: DraftRequest) -> DraftRequest:
+    """The request within the member's own bounds."""
+    if not member.gives_law and request.uniform is not None:
+        request = replace(request, uniform=None)
+    if request.max_tokens > member.n_max:
+        request = replace(request, max_tokens=member.n_max)
+    return request

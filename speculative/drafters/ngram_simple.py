@@ -4,42 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from outrider.speculative.drafters.drafter import StatelessDrafter
-from outrider.speculative.proposal import DraftRequest, Proposal
-from outrider.speculative.token_sequence import TokenSequence, common_prefix_length
-
-I32 = NDArray[np.int32]
+from outrider.speculative.drafters.ngram_index import NgramIndex
+from outrider.speculative.drafters.text_drafter import TextDrafter
+from outrider.speculative.proposal import DraftRequest
 
 
-class _Index:
-    """Where each n-gram of a sequence begins last; grows with the sequence."""
-
-    def __init__(self, match: int) -> None:
+class _Reader:
+    def __init__(self, match: int, size: int) -> None:
         self._match = match
-        self._known = TokenSequence()
-        self._latest: dict[bytes, int] = {}
-        self._next_start = 1  # llama.cpp never matches at position 0
+        self._size = size
+        self._index = NgramIndex(match)
 
-    def find(self, token_ids: I32) -> int | None:
-        """Start of the latest earlier occurrence of the last ``match`` tokens."""
-        self._update(token_ids)
-        return self._latest.get(token_ids[-self._match :].tobytes())
+    def read(self, request: DraftRequest) -> None:
+        self._index.follow(request)
 
-    def _update(self, token_ids: I32) -> None:
-        if common_prefix_length(self._known.ids, token_ids) < len(self._known):
-            self.__init__(self._match)  # type: ignore[misc]
-        self._known.extend(token_ids[len(self._known) :])
-        # the pending token is not part of the text that is searched, and one must follow
-        last_start = len(token_ids) - self._match - 2
-        for start in range(self._next_start, last_start + 1):
-            self._latest[token_ids[start : start + self._match].tobytes()] = start
-        self._next_start = max(self._next_start, last_start + 1)
+    def draft(self, max_tokens: int) -> Sequence[int]:
+        # the pending token is the end of the pattern, no part of the text that is searched
+        length = len(self._index) - 1
+        if length <= self._match + self._size + 1:
+            return ()
+        begin = self._find(length) + self._match
+        end = min(begin + self._size, length)
+        # llama.cpp never matches at position 0
+        if begin == self._match or end - begin < self._match:
+            return ()
+        found: list[int] = self._index.ids[begin : min(end, begin + max_tokens)].tolist()
+        return found
+
+    def observe(self, num_accepted: int) -> None:
+        pass
+
+    def _find(self, length: int) -> int:
+        """Start of the latest earlier occurrence of the last tokens; 0 if there is none."""
+        last = length - self._match - 1  # a token of the text must follow
+        starts = self._index.earlier(len(self._index) - self._match)
+        return next((start for start in starts if start <= last), 0)
 
 
-class NgramSimpleDrafter(StatelessDrafter):
+class NgramSimpleDrafter(TextDrafter[_Reader]):
     """llama.cpp's ``ngram-simple`` (common/ngram-map.cpp), with an index instead of a search.
 
     The last ``match`` tokens are looked up; up to ``size`` tokens after their latest earlier
@@ -48,28 +50,5 @@ class NgramSimpleDrafter(StatelessDrafter):
 
     name = "ngram-simple"
 
-    def __init__(self, match: int, size: int) -> None:
-        self.n_max = size
-        self._match = match
-        self._indexes: dict[int, _Index] = {}
-
-    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
-        return [self._propose(request) for request in requests]
-
-    def forget(self, seq_id: int) -> None:
-        self._indexes.pop(seq_id, None)
-
-    def _propose(self, request: DraftRequest) -> Proposal:
-        tokens = request.token_ids
-        text_length = len(tokens) - 1
-        if text_length <= self._match + self.n_max + 1:
-            return Proposal()
-        index = self._indexes.setdefault(request.seq_id, _Index(self._match))
-        start = index.find(tokens)
-        if start is None:
-            return Proposal()
-        begin = start + self._match
-        found = tokens[begin : min(begin + self.n_max, text_length)]
-        if len(found) < self._match:
-            return Proposal()
-        return Proposal(tuple(found[: request.max_tokens].tolist()))
+    def __init__(self, match: int, size: int, n_max: int | None = None) -> None:
+        super().__init__(min(size, n_max or size), lambda: _Reader(match, size))

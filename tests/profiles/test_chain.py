@@ -59,7 +59,7 @@ def test_settings_go_to_the_drafters_that_have_them() -> None:
             "--gpu-layers-draft: 3: needs a draft model among the drafters: add --model-draft FILE",
         ),
         (
-            "drafter.match",
+            "drafter.ngram_simple.match",
             3,
             "--spec-ngram-simple-size-n: 3: needs ngram-simple among the drafters:"
             " add --spec-type ngram-simple",
@@ -72,6 +72,27 @@ def test_a_setting_nobody_has_is_refused(path: str, value: object, message: str)
     assert str(caught.value) == message
 
 
+def test_the_flags_of_a_kind_set_nothing_in_others() -> None:
+    chain = (NGRAM, Drafter(kind="ngram-map-k"), Drafter(kind="ngram-mod"))
+    flags = {
+        "drafter.ngram_map_k.match": 9,
+        "drafter.ngram_map_k.min_hits": 2,
+        "drafter.ngram_mod.n_max": 32,
+        "drafter.ngram_mod.n_match": 16,
+    }
+    assert apply_drafter_flags(chain, flags) == (
+        NGRAM,
+        Drafter(kind="ngram-map-k", match=9, min_hits=2),
+        Drafter(kind="ngram-mod", n_match=16, n_max=32),
+    )
+    with pytest.raises(ProfileError) as caught:
+        apply_drafter_flags(chain, {"drafter.ngram_cache.static": "corpus.bin"})
+    assert str(caught.value) == (
+        "--lookup-cache-static: 'corpus.bin': needs ngram-cache among the drafters:"
+        " add --spec-type ngram-cache"
+    )
+
+
 def test_settings_of_another_kind_are_faults() -> None:
     wrong = Drafter(kind="ngram-simple", threads=2, cache_type_k="q8_0")
     assert list(drafter_faults((MODEL, wrong))) == [
@@ -81,4 +102,6 @@ def test_settings_of_another_kind_are_faults() -> None:
     assert list(drafter_faults((Drafter(model=OTHER, match=3),))) == [
         "drafters[0].match: 3: a draft model has no such setting"
     ]
+    mod = Drafter(kind="ngram-mod", match=3, n_match=24, n_max=9)
+    assert list(drafter_faults((mod,))) == ["drafters[0].match: 3: ngram-mod has no such setting"]
     assert list(drafter_faults((NGRAM, MODEL, Drafter(model=OTHER)))) == []

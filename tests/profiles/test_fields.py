@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from outrider.profiles.errors import ProfileError
-from outrider.profiles.fields import FIELDS, check, field_at
+from outrider.profiles.fields import FIELDS, KIND_FIELDS, check, field_at
 from outrider.profiles.model_source import ModelSource
 
 # written down from llama.cpp's own argument table and its defaults
@@ -28,8 +28,19 @@ LLAMA_CPP: dict[str, tuple[str, object]] = {
     "drafter.gpu_layers": ("-ngld --gpu-layers-draft --n-gpu-layers-draft", "auto"),
     "drafter.cache_type_k": ("-ctkd --cache-type-k-draft", "f16"),
     "drafter.cache_type_v": ("-ctvd --cache-type-v-draft", "f16"),
-    "drafter.match": ("--spec-ngram-simple-size-n", None),
-    "drafter.size": ("--spec-ngram-simple-size-m", None),
+    "drafter.ngram_simple.match": ("--spec-ngram-simple-size-n", None),
+    "drafter.ngram_simple.size": ("--spec-ngram-simple-size-m", None),
+    "drafter.ngram_map_k.match": ("--spec-ngram-map-k-size-n", None),
+    "drafter.ngram_map_k.size": ("--spec-ngram-map-k-size-m", None),
+    "drafter.ngram_map_k.min_hits": ("--spec-ngram-map-k-min-hits", None),
+    "drafter.ngram_map_k4v.match": ("--spec-ngram-map-k4v-size-n", None),
+    "drafter.ngram_map_k4v.size": ("--spec-ngram-map-k4v-size-m", None),
+    "drafter.ngram_map_k4v.min_hits": ("--spec-ngram-map-k4v-min-hits", None),
+    "drafter.ngram_mod.n_match": ("--spec-ngram-mod-n-match", None),
+    "drafter.ngram_mod.n_min": ("--spec-ngram-mod-n-min", None),
+    "drafter.ngram_mod.n_max": ("--spec-ngram-mod-n-max", None),
+    "drafter.ngram_cache.static": ("-lcs --lookup-cache-static", None),
+    "drafter.ngram_cache.dynamic": ("-lcd --lookup-cache-dynamic", None),
     "speculation.n_max": ("--spec-draft-n-max", None),
     "speculation.n_min": ("--spec-draft-n-min", 0),
     "speculation.p_min": ("--spec-draft-p-min", 0.0),
@@ -65,12 +76,12 @@ def test_flags_and_defaults_are_those_of_llama_cpp(path: str) -> None:
 
 
 def test_no_flag_is_used_twice() -> None:
-    flags = [flag for field in FIELDS for flag in field.flags]
+    flags = [flag for field in (*FIELDS, *KIND_FIELDS) for flag in field.flags]
     assert len(flags) == len(set(flags))
 
 
 def test_every_flag_has_a_long_name_and_help() -> None:
-    for field in FIELDS:
+    for field in (*FIELDS, *KIND_FIELDS):
         assert not field.flags or any(flag.startswith("--") for flag in field.flags)
         assert field.help
 

@@ -82,7 +82,8 @@ def test_relative_paths_start_at_the_file_that_has_them() -> None:
     write(
         "x/a.yaml",
         "target: {model: {source: m.gguf}}\nchat: {template_file: t.jinja}\n"
-        "drafters: [{kind: draft-simple, model: {source: [../p0, /p1, 'hf:a/b/c']}}]",
+        "drafters: [{kind: draft-simple, model: {source: [../p0, /p1, 'hf:a/b/c']}},"
+        " {kind: ngram-cache, static: corpus.bin, dynamic: /d.bin}]",
     )
     write("y/b.yaml", "extends: ../x/a.yaml")
     profile = load_profile("y/b.yaml")
@@ -90,6 +91,8 @@ def test_relative_paths_start_at_the_file_that_has_them() -> None:
     assert profile.target.model == ModelSource(str(folder / "m.gguf"))
     assert profile.chat.template_file == str(folder / "t.jinja")
     assert profile.drafters[0].model == ModelSource((f"{folder}/../p0", "/p1", "hf:a/b/c"))
+    lookup = profile.drafters[1]
+    assert (lookup.static, lookup.dynamic) == (str(folder / "corpus.bin"), "/d.bin")
 
 
 def test_flags_win_and_their_paths_start_here() -> None:
@@ -184,8 +187,9 @@ def test_every_fault_is_a_line_in_the_order_of_the_file() -> None:
         ("drafters: [x]", "drafters[0]: 'x' (line 1): allowed: a mapping with the keys kind,"),
         (
             "drafters:\n- {kind: filler}\n- {kind: ngram-simpel}",
-            "drafters[1].kind: 'ngram-simpel' (line 3): allowed: draft-simple, ngram-simple, filler"
-            ", null; did you mean 'ngram-simple'?",
+            "drafters[1].kind: 'ngram-simpel' (line 3): allowed: draft-simple, ngram-simple,"
+            " ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, filler, null;"
+            " did you mean 'ngram-simple'?",
         ),
         (
             "drafters: [{kind: filler, mach: 1}]",

@@ -9,7 +9,7 @@ from tools.gguf_writer import Given, model, write
 
 from outrider.speculative.errors import InputError
 from outrider.speculative.gguf_file import GgufFile
-from outrider.speculative.pairing import Finding, check_draft_simple, examine
+from outrider.speculative.pairing import Finding, check_pair, examine
 
 WORDS = ["<unk>", "<s>", "</s>", *(f"word{number}" for number in range(3, 300))]
 
@@ -26,7 +26,7 @@ def target(tmp_path: Path) -> GgufFile:
 
 def test_the_zoo_pair_fits(zoo: Path) -> None:
     pair = [GgufFile.open(zoo / f"{name}.gguf") for name in ("target-llama", "draft-simple")]
-    check_draft_simple(*pair)
+    check_pair(*pair)
     assert examine(*pair) == (
         Finding("fits", "vocabulary", "drafter 512, target 512, same token texts"),
         Finding("fits", "special", "bos 1 and 1, end 2 and 2"),
@@ -36,16 +36,16 @@ def test_the_zoo_pair_fits(zoo: Path) -> None:
 @pytest.mark.parametrize("missing", [1, 128])
 def test_sizes_may_differ_a_little(missing: int, target: GgufFile, tmp_path: Path) -> None:
     draft = _file(tmp_path / "draft.gguf", WORDS[:-missing])
-    check_draft_simple(target, draft)
-    check_draft_simple(draft, target)
+    check_pair(target, draft)
+    check_pair(draft, target)
 
 
 def test_sizes_that_differ_more_are_both_named(target: GgufFile, tmp_path: Path) -> None:
     draft = _file(tmp_path / "draft.gguf", WORDS[:-129])
     with pytest.raises(InputError, match="vocabulary: drafter 171, target 300: over 128 apart"):
-        check_draft_simple(target, draft)
+        check_pair(target, draft)
     with pytest.raises(InputError, match="drafter 300, target 171"):
-        check_draft_simple(draft, target)
+        check_pair(draft, target)
 
 
 @pytest.mark.parametrize(("token_id", "allowed"), [(0, True), (4, True), (5, False), (299, False)])
@@ -56,17 +56,17 @@ def test_another_text_is_named_with_its_id(
     words[token_id] = "Wort"
     draft = _file(tmp_path / "draft.gguf", words)
     if allowed:
-        check_draft_simple(target, draft)
+        check_pair(target, draft)
         return
     expected = f"token {token_id} is 'Wort' for the drafter, 'word{token_id}' for the target"
     with pytest.raises(InputError, match=expected):
-        check_draft_simple(target, draft)
+        check_pair(target, draft)
 
 
 def test_two_kinds_of_tokenizer(target: GgufFile, tmp_path: Path) -> None:
     draft = _file(tmp_path / "draft.gguf", WORDS, model="gpt2", add_bos_token=True, bos_token_id=1)
     with pytest.raises(InputError, match="tokenizer: drafter BPE, target SPM"):
-        check_draft_simple(target, draft)
+        check_pair(target, draft)
 
 
 @pytest.mark.parametrize(
@@ -82,25 +82,25 @@ def test_tokens_added_at_the_ends_must_agree(
 ) -> None:
     draft = _file(tmp_path / "draft.gguf", WORDS, **changes)
     with pytest.raises(InputError, match=reason):
-        check_draft_simple(target, draft)
+        check_pair(target, draft)
 
 
 def test_an_end_that_nobody_adds_may_differ(target: GgufFile, tmp_path: Path) -> None:
     draft = _file(tmp_path / "draft.gguf", WORDS, eos_token_id=7)
-    check_draft_simple(target, draft)
+    check_pair(target, draft)
 
 
 def test_a_draft_without_vocabulary(target: GgufFile, tmp_path: Path) -> None:
     path = write(tmp_path / "draft.gguf", {"general.architecture": "clip"})
     with pytest.raises(InputError, match="vocabulary: the drafter has none"):
-        check_draft_simple(target, GgufFile.open(path))
+        check_pair(target, GgufFile.open(path))
 
 
 def test_the_refusal_is_one_line_with_both_paths_and_advice(
     target: GgufFile, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError) as caught:
-        check_draft_simple(target, _file(tmp_path / "draft.gguf", ["a", "b"]))
+        check_pair(target, _file(tmp_path / "draft.gguf", ["a", "b"]))
     message = str(caught.value)
     assert message.startswith(f"{tmp_path}/draft.gguf cannot draft for {tmp_path}/target.gguf: ")
     assert message.endswith("or --spec-type ngram-simple, which needs none")

@@ -1,0 +1,19 @@
+"""The entry point. Nothing is imported outside ``main``: Ctrl-C is quiet from the first moment."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the program with the process's arguments and return its exit code."""
+    try:
+        from outrider.cli.program import run_program
+
+        return run_program(sys.argv[1:])
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""The command line: which commands there are and which options they take.
+
+Only parsing happens here. What a command does is imported when it runs, so that help stays
+light.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from outrider.cli.errors import UsageError
+from outrider.cli.options import takes_fields
+from outrider.cli.prompt_source import read_prompt, read_text
+from outrider.cli.strict_parser import StrictCommand, StrictGroup
+from outrider.profiles.search import DEFAULT_PROFILE
+
+if TYPE_CHECKING:
+    from outrider.profiles.schema import Profile
+
+BARE_PROFILE = "base"  # what a model file given by -m runs with
+
+
+class RootGroup(StrictGroup):
+    """The program: without a command it is the chat."""
+
+    default_command = "chat"
+
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "-P",
+        "--profile",
+        metavar="NAME|PATH",
+        rich_help_panel="Profile",
+        help=f"what to run; flags win over it (default {DEFAULT_PROFILE}, with -m {BARE_PROFILE})",
+    ),
+]
+PromptOption = Annotated[
+    str | None,
+    typer.Option("-p", "--prompt", metavar="TEXT", rich_help_panel="Prompt", help="the prompt"),
+]
+FileOption = Annotated[
+    str | None,
+    typer.Option(
+        "-f", "--file", metavar="FILE", rich_help_panel="Prompt", help="a prompt, or more of it"
+    ),
+]
+SystemFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "-sysf",
+        "--system-prompt-file",
+        metavar="FILE",
+        rich_help_panel="Prompt",
+        help="system message from a file",
+    ),
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("-v", "--verbose", help="notes, native log lines and tracebacks on stderr"),
+]
+
+app = typer.Typer(
+    name="outrider",
+    cls=RootGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Without a command, or with options only, it is the chat: outrider -m model.gguf",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"outrider {version('outrider')}")
+        raise typer.Exit
+
+
+@app.callback()
+def outrider(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Chat with local language models, with speculative decoding you can watch and trust."""
+
+
+@app.command(cls=StrictCommand)
+@takes_fields()
+def chat(
+    *,
+    prompt: PromptOption = None,
+    file: FileOption = None,
+    profile: ProfileOption = None,
+    system_file: SystemFileOption = None,
+    verbose: VerboseOption = False,
+    overrides: dict[str, object],
+) -> int:
+    """Chat in the terminal."""
+    chosen = _profile(profile, overrides, system_file)
+    given = prompt is not None or file is not None
+    first = read_prompt(None, prompt, _path(file), use_stdin=False) if given else None
+
+    from outrider.cli.chat import chat as run_chat
+
+    return run_chat(chosen, overrides, first_prompt=first, verbose=verbose)
+
+
+@app.command(cls=StrictCommand)
+@takes_fields(leave_out=("chat.context_policy",))
+def run(
+    argument: Annotated[
+        str | None, typer.Argument(metavar="PROMPT", show_default=False, help="the prompt")
+    ] = None,
+    *,
+    prompt: PromptOption = None,
+    file: FileOption = None,
+    no_stdin: Annotated[
+        bool,
+        typer.Option("--no-stdin", rich_help_panel="Prompt", help="do not read stdin"),
+    ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", rich_help_panel="Prompt", help="no chat template, no system message"),
+    ] = False,
+    system_file: SystemFileOption = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", rich_help_panel="Output", help="print one JSON object instead"),
+    ] = False,
+    stats: Annotated[
+        bool,
+        typer.Option("--stats", rich_help_panel="Output", help="speed and acceptance on stderr"),
+    ] = False,
+    profile: ProfileOption = None,
+    verbose: VerboseOption = False,
+    overrides: dict[str, object],
+) -> int:
+    """Answer one prompt: the answer on stdout, nothing else.
+
+    The prompt is PROMPT or -p, then -f, then stdin if that is a pipe or a file, with a newline
+    between. Text that begins with a dash goes after --.
+    """
+    chosen = _profile(profile, overrides, system_file)
+    text = read_prompt(argument, prompt, _path(file), use_stdin=not no_stdin, verbatim=raw)
+
+    from outrider.cli.run import OneShot, run_once
+
+    return run_once(
+        chosen,
+        overrides,
+        OneShot(prompt=text, raw=raw, as_json=as_json, stats=stats, verbose=verbose),
+    )
+
+
+@functools.cache
+def command() -> Any:
+    """The whole command tree."""
+    from outrider.cli import model_commands, profile_commands
+
+    for name, part in (("profiles", profile_commands.app), ("models", model_commands.app)):
+        for info in part.registered_commands:
+            info.cls = StrictCommand
+        app.add_typer(part, name=name, cls=StrictGroup)
+    return get_command(app)
+
+
+def _profile(name: str | None, overrides: dict[str, object], system_file: str | None) -> Profile:
+    """The profile to run; a system message file is one more override."""
+    from outrider.profiles.load import load_profile
+
+    if system_file is not None:
+        if "chat.system" in overrides:
+            raise UsageError("the system message is given twice: with -sys and with -sysf")
+        overrides["chat.system"] = read_text(Path(system_file), "-sysf/--system-prompt-file")
+    default = BARE_PROFILE if "target.model" in overrides else DEFAULT_PROFILE
+    return load_profile(name or default, overrides)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

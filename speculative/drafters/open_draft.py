@@ -1,0 +1,72 @@
+"""OpenDraft: the tokens a model drafter has drawn so far for one request."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.speculative.candidates import best
+from outrider.speculative.distribution import Distribution
+from outrider.speculative.proposal import DraftRequest, Proposal
+from outrider.speculative.token_sequence import TokenSequence
+
+F32 = NDArray[np.float32]
+
+_CONFIDENCE_CANDIDATES = 10
+
+
+class OpenDraft:
+    """A draft that grows by one token a row, until it is long enough or unsure."""
+
+    def __init__(self, request: DraftRequest, max_tokens: int, vocab_size: int) -> None:
+        """``vocab_size`` is the target's: a padded draft vocabulary may have more tokens."""
+        self.request = request
+        self.tokens = TokenSequence(request.token_ids)
+        self.max_tokens = max_tokens
+        self._vocab_size = vocab_size
+        self._laws: list[Distribution] = []
+
+    @property
+    def num_drafted(self) -> int:
+        return len(self.tokens) - len(self.request.token_ids)
+
+    @property
+    def last_token(self) -> int:
+        return int(self.tokens.ids[-1])
+
+    def extend(self, row: F32) -> bool:
+        """Add the token that a row of logits gives; False when the draft is complete."""
+        request, row = self.request, row[: self._vocab_size]
+        history = self.tokens.ids
+        if request.uniform is None:
+            if request.min_prob > 0 and _confidence(row) < request.min_prob:
+                return False
+            token = self.best(row)
+        else:
+            law = request.sampler.distribution(row, history)
+            # decided before the draw: dropping a drawn token would bias the law
+            if request.min_prob > 0 and law.probs.max() < request.min_prob:
+                return False
+            token = law.draw(request.uniform())
+            self._laws.append(law)
+        return self.append(token)
+
+    def best(self, row: F32) -> int:
+        """The token a deterministic draft takes, whatever its probability."""
+        return self.request.sampler.argmax(row[: self._vocab_size], self.tokens.ids)
+
+    def append(self, token: int) -> bool:
+        """Add a token; False when the draft is complete."""
+        self.tokens.extend([token])
+        return self.num_drafted < self.max_tokens
+
+    def proposal(self, catch_up_s: float = 0.0) -> Proposal:
+        token_ids = tuple(self.tokens.ids[len(self.request.token_ids) :].tolist())
+        laws = None if self.request.uniform is None else tuple(self._laws)
+        return Proposal(token_ids, laws, catch_up_s=catch_up_s)
+
+
+def _confidence(row: F32) -> float:
+    """Probability of the best token among the ten best, as llama.cpp measures ``p_min``."""
+    ids, logits = best(row, _CONFIDENCE_CANDIDATES)
+    return float(Distribution.softmax(ids, logits).probs[0])

@@ -1,0 +1,57 @@
+"""TextDrafter: what the drafters that read nothing but the text have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from outrider.speculative.drafters.drafter import StatelessDrafter
+from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
+
+
+class TextReader(Protocol):
+    """Reads along with one sequence and says how it may go on."""
+
+    def read(self, request: DraftRequest) -> None:
+        """Catch up with the committed tokens, whatever has become of those seen before."""
+        ...
+
+    def draft(self, max_tokens: int) -> Sequence[int]:
+        """The tokens that may follow, at most ``max_tokens``; none if there is no telling."""
+        ...
+
+    def observe(self, num_accepted: int) -> None:
+        """Learn how many tokens of the last draft were accepted."""
+        ...
+
+
+R = TypeVar("R", bound=TextReader)
+
+
+class TextDrafter(StatelessDrafter, Generic[R]):
+    """Drafts with a reader for each sequence; ``open_reader`` makes one."""
+
+    def __init__(self, n_max: int, open_reader: Callable[[], R]) -> None:
+        self.n_max = n_max
+        self._open_reader = open_reader
+        self._readers: dict[int, R] = {}
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        return [self._propose(request) for request in requests]
+
+    def observe_verdict(self, seq_id: int, verdict: Verdict) -> None:
+        self._readers[seq_id].observe(verdict.num_accepted)
+
+    def forget(self, seq_id: int) -> None:
+        self._readers.pop(seq_id, None)
+
+    def _propose(self, request: DraftRequest) -> Proposal:
+        reader = self._readers.get(request.seq_id)
+        if reader is None:
+            reader = self._readers[request.seq_id] = self._open_reader()
+        started = time.perf_counter()
+        reader.read(request)
+        read_s = time.perf_counter() - started
+        tokens = reader.draft(min(request.max_tokens, self.n_max))
+        return Proposal(tuple(tokens), catch_up_s=read_s)

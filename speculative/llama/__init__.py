@@ -1,0 +1,30 @@
+"""Every llama.cpp symbol that is called, and nothing else of llama.cpp.
+
+Thin wrappers with Python types. They translate, count and free; what llama.cpp would assert
+on is checked by the callers (``model.py``, ``llama_runner.py``, ``draft_context.py``) before a
+call is made, since a failed assert ends the interpreter.
+"""
+
+from outrider.speculative.llama.library import (
+    ATTR_CONTROL,
+    ATTR_UNKNOWN,
+    CONTEXT_DEFAULT,
+    CONTEXT_MTP,
+    last_error,
+    library,
+    supports_gpu,
+)
+from outrider.speculative.llama.native_context import NativeContext
+from outrider.speculative.llama.native_model import NativeModel
+
+__all__ = [
+    "ATTR_CONTROL",
+    "ATTR_UNKNOWN",
+    "CONTEXT_DEFAULT",
+    "CONTEXT_MTP",
+    "NativeContext",
+    "NativeModel",
+    "last_error",
+    "library",
+    "supports_gpu",
+]

@@ -1,0 +1,1 @@
+"""Measurements whose figures are in docs/benchmarks.md; run by hand, never by the tests."""

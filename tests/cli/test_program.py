@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tools.program import environment
+
+LOGS = """
+import logging, sys
+from outrider.cli.program import run_program
+code = run_program(sys.argv[1:])
+logging.getLogger("some.library").warning("a log line")
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["models", "list"], b""),
+        (["models", "list", "--", "-v"], b""),
+        (["run", "-v", "-P", "none", "hi"], b"some.library: a log line\n"),
+    ],
+)
+def test_log_lines_reach_stderr_only_with_v(args: list[str], line: bytes) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", LOGS, *args], capture_output=True, env=environment(), check=False
+    )
+    assert run.stderr.endswith(line)
+    assert (b"a log line" in run.stderr) == bool(line)
+
+
+def test_module_and_command_are_the_same_program() -> None:
+    module = subprocess.run(
+        [sys.executable, "-m", "outrider.cli", "--help"], capture_output=True, env=environment()
+    )
+    assert module.returncode == 0
+    assert module.stdout.startswith(b"Usage: outrider [OPTIONS] COMMAND")

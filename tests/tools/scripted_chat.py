@@ -1,0 +1,233 @@
+"""A chat without weights: a session that answers what it is told, a screen that is a list."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from outrider.cli.chat import Chat
+from outrider.cli.glyphs import UNICODE
+from outrider.cli.panel import Row
+from outrider.cli.running_models import RunningModels
+from outrider.profiles.fields import check
+from outrider.profiles.load import load_profile
+from outrider.speculative.errors import InputError, PromptTooLongError
+from outrider.speculative.events import (
+    Event,
+    FinishEvent,
+    FinishReason,
+    GenerationResult,
+    PromptEvent,
+    StepEvent,
+)
+from outrider.speculative.settings import (
+    DrafterSettings,
+    GenerationSettings,
+    SamplingSettings,
+    SpeculationSettings,
+)
+from outrider.speculative.statistics import SpeculationStats, StepRecord, Timings
+
+
+@dataclass
+class Answer:
+    """One scripted answer: a piece a step; ``error`` is raised before the first."""
+
+    pieces: Sequence[str] = ()
+    finish_reason: FinishReason = "stop"
+    error: Exception | None = None
+    fault: tuple[str, str] | None = None
+
+
+@dataclass
+class ScriptedSession:
+    """Answers in order; remembers the prompts and settings it was given."""
+
+    answers: list[Answer] = field(default_factory=list)
+    prompts: list[list[int]] = field(default_factory=list)
+    settings: list[GenerationSettings] = field(default_factory=list)
+    on_step: Callable[[], None] = lambda: None
+    stats: SpeculationStats = field(default_factory=SpeculationStats)
+    timings: Timings = field(default_factory=Timings)
+    draft_length: int | None = 3
+    context_used: int = 0
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def reset(self) -> None:
+        self.context_used = 0
+
+    def generate(self, prompt_ids: Sequence[int], settings: GenerationSettings) -> Iterator[Event]:
+        answer = self.answers.pop(0)
+        self.prompts.append(list(prompt_ids))
+        self.settings.append(settings)
+        if answer.error:
+            raise answer.error
+        return self._events(answer, len(prompt_ids), settings)
+
+    def _events(
+        self, answer: Answer, num_prompt: int, settings: GenerationSettings
+    ) -> Iterator[Event]:
+        self.is_cancelled = False
+        self.stats, self.timings = SpeculationStats(), Timings()
+        yield PromptEvent(num_prompt, num_prompt, 0)
+        shown = ""
+        reason = answer.finish_reason
+        for number, piece in enumerate(answer.pieces):
+            self.stats.observe(StepRecord(drafted=3, accepted=1, own=1, rule="match", drafter="d"))
+            self.timings.observe(0.1 * number, 2)
+            shown += piece
+            yield StepEvent(piece, (number, number), 1)
+            self.on_step()
+            if self.is_cancelled:
+                reason = "cancelled"
+                break
+        self.context_used = num_prompt + self.stats.emitted
+        result = GenerationResult(
+            shown, [], reason, num_prompt, 0, self.stats, self.timings, 7, answer.fault
+        )
+        yield FinishEvent("", result)
+
+
+class ScriptedEngine:
+    """One token a character of the rendered conversation."""
+
+    load_s = 0.5
+    model_name = "Scripted"
+    notices: tuple[str, ...] = ()
+    has_chat_template = True
+
+    def __init__(self, answers: Sequence[Answer], n_ctx: int = 4096) -> None:
+        self.n_ctx = n_ctx
+        self.drafter_names: tuple[str, ...] = ("d",)
+        self.speculation = SpeculationSettings()
+        self.scripted = ScriptedSession(list(answers))
+        self.rendered: list[list[dict[str, str]]] = []
+
+    def session(self) -> ScriptedSession:
+        return self.scripted
+
+    def render(
+        self, messages: list[dict[str, str]], kwargs: Mapping[str, object] | None = None
+    ) -> list[int]:
+        self.rendered.append(messages)
+        return [ord(character) for message in messages for character in message["content"]]
+
+    def resolve_rule(self, sampling: SamplingSettings) -> str:
+        if self.speculation.verify == "greedy" and sampling.temp > 0:
+            raise InputError(f"--spec-verify greedy: only at temperature 0, it is {sampling.temp}")
+        return "match"
+
+    def configure(
+        self,
+        speculation: SpeculationSettings,
+        drafters: Sequence[DrafterSettings] | None = None,
+    ) -> None:
+        self.speculation = speculation
+        if drafters is not None:
+            self.drafter_names = tuple(drafter.kind for drafter in drafters)
+
+    def close(self) -> None:
+        pass
+
+
+class Nothing:
+    """Nobody types."""
+
+    suspend_asked = False
+    preview = ""
+    is_sent = False
+
+    def unsend(self) -> None:
+        pass
+
+    def suspend(self) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[Nothing]:
+        yield self
+
+
+class ListScreen:
+    """Everything that was printed, by kind."""
+
+    def __init__(self, columns: int = 80) -> None:
+        self.columns = columns
+        self.lines: list[tuple[str, str]] = []
+        self.answer = ""
+
+    def size(self) -> tuple[int, int]:
+        return self.columns, 24
+
+    def show(self, lines: Sequence[str], kind: str = "plain") -> None:
+        self.lines += [(kind, line) for line in lines]
+
+    def begin(self, panel: Callable[[int, int], list[Row]]) -> None:
+        panel(*self.size())
+
+    def write(self, text: str) -> None:
+        self.answer += text
+
+    def refresh(self) -> None:
+        pass
+
+    def pause(self) -> None:
+        pass
+
+    def end(self, summary: str | None) -> None:
+        self.lines.append(("answer", self.answer))
+        self.answer = ""
+        if summary:
+            self.lines.append(("summary", summary))
+
+    def of(self, kind: str) -> list[str]:
+        return [text for given, text in self.lines if given == kind]
+
+
+@dataclass
+class Scripted:
+    """A chat and the parts that a test looks at."""
+
+    chat: Chat
+    engine: ScriptedEngine
+    screen: ListScreen
+
+    @property
+    def session(self) -> ScriptedSession:
+        return self.engine.scripted
+
+
+def scripted_chat(
+    *answers: Answer | str,
+    model: Path,
+    n_ctx: int = 4096,
+    overrides: Mapping[str, object] | None = None,
+    columns: int = 80,
+) -> Scripted:
+    """A chat whose session gives ``answers``; ``model`` only has to exist."""
+    values = {
+        "target.model": check("target.model", str(model)),
+        "drafter.kinds": check("drafter.kinds", "ngram-simple"),
+        **(overrides or {}),
+    }
+    whole = [a if isinstance(a, Answer) else Answer(a.split("|")) for a in answers]
+    engine = ScriptedEngine(whole, n_ctx)
+
+    @contextlib.contextmanager
+    def loading() -> Iterator[Callable[[str, float], None]]:
+        yield lambda stage, share: None
+
+    models = RunningModels(load_profile("base", values), cast(Any, engine), loading, values)
+    screen = ListScreen(columns)
+    chat = Chat(models, renderer=cast(Any, screen), keyboard=Nothing(), glyphs=UNICODE)
+    return Scripted(chat, engine, screen)
+
+
+def too_long(needed: int, available: int) -> PromptTooLongError:
+    return PromptTooLongError(needed, available)

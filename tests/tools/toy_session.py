@@ -1,0 +1,105 @@
+"""A session on toy models, without an engine around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.speculative.draft_length import AdaptiveLength, DraftLength, FixedLength
+from outrider.speculative.drafters.chain import ChainDrafter
+from outrider.speculative.drafters.drafter import Drafter
+from outrider.speculative.events import Event, FinishEvent, GenerationResult
+from outrider.speculative.generation import Generation
+from outrider.speculative.runner import Runner
+from outrider.speculative.scheduler import Scheduler
+from outrider.speculative.session import Session
+from outrider.speculative.settings import GenerationSettings, SpeculationSettings
+from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.tokenizer import Tokenizer
+
+
+class StatedCosts(StepCosts):
+    """Costs that no clock changes: ``row_s`` a row beyond a decode's ``decode_s``."""
+
+    is_measured = True
+
+    def __init__(self, decode_s: float = 1.0, row_s: float = 0.2, draft_s: float = 0.1) -> None:
+        super().__init__()
+        self._costs = decode_s, row_s, draft_s
+
+    def observe_verify(self, num_rows: int, seconds: float) -> None:
+        pass
+
+    def observe_draft(self, num_tokens: int, seconds: float) -> None:
+        pass
+
+    def step_s(self, n_max: int) -> NDArray[np.float64]:
+        decode_s, row_s, draft_s = self._costs
+        return np.asarray(decode_s + (row_s + draft_s) * np.arange(n_max + 1), np.float64)
+
+
+def fixed(length: int) -> Callable[[], DraftLength]:
+    """A factory of lengths that are always ``length``."""
+    return lambda: FixedLength(length)
+
+
+def adaptive(n_max: int) -> Callable[[], DraftLength]:
+    """A factory of adaptive lengths with stated costs: reproducible."""
+    return lambda: AdaptiveLength(StatedCosts(), n_max)
+
+
+def toy_scheduler(
+    runner: Runner,
+    members: Sequence[Drafter] = (),
+    speculation: SpeculationSettings | None = None,
+) -> Scheduler:
+    return Scheduler(
+        runner, ChainDrafter(members), speculation or SpeculationSettings(), StatedCosts()
+    )
+
+
+def toy_session(
+    runner: Runner,
+    tokenizer: Tokenizer,
+    members: Sequence[Drafter] = (),
+    length: Callable[[], DraftLength] | None = None,
+    speculation: SpeculationSettings | None = None,
+) -> Session:
+    """A session on sequence 0 of ``runner`` that drafts with ``members``, 3 tokens by default."""
+    scheduler = toy_scheduler(runner, members, speculation)
+    make = length or fixed(3)
+    return Session(0, lambda: scheduler, tokenizer, lambda _settings: make())
+
+
+def answer(
+    session: Session, prompt_ids: Sequence[int], settings: GenerationSettings
+) -> GenerationResult:
+    """The result of one answer, read to its end."""
+    return result_of(session.generate(prompt_ids, settings))
+
+
+def result_of(events: Iterable[Event]) -> GenerationResult:
+    """The result in the last event; all events are read."""
+    *before, last = events
+    assert not any(isinstance(event, FinishEvent) for event in before)
+    assert isinstance(last, FinishEvent)
+    return last.result
+
+
+def check_counts(generation: Generation | GenerationResult) -> None:
+    """The identities of the counts that hold on every path."""
+    stats = generation.stats
+    emitted = len(generation.token_ids)
+    assert stats.emitted == emitted == stats.accepted + stats.own
+    assert 0 <= stats.accepted <= stats.drafted
+    assert stats.drafts <= stats.steps
+    from_prompt = min(emitted, 1)
+    assert stats.steps - (stats.own - from_prompt) in (0, 1)
+    assert sum(stats.accepted_histogram) == stats.drafts
+    assert sum(i * n for i, n in enumerate(stats.accepted_histogram)) == stats.accepted
+    assert sum(stats.drafts_per_position) == stats.drafted
+    assert sum(counts.drafted for counts in stats.per_drafter.values()) == stats.drafted
+    assert sum(counts.accepted for counts in stats.per_drafter.values()) == stats.accepted
+    assert sum(stats.verification.values()) == stats.drafts

@@ -1,0 +1,157 @@
+"""The pairs of tiny trained models, and what llama-server wrote, drafted and accepted with them.
+
+``expected.json`` lists the pairs with llama-server's counts, ``prompts.jsonl`` has the answers
+without a drafter, ``drafts.jsonl`` the steps with one, at most 4 tokens a draft.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.witness import engine_settings, model_settings
+
+from outrider.speculative.engine import Engine
+from outrider.speculative.settings import DrafterSettings
+
+ZOO = Path(__file__).parents[1] / "fixtures" / "zoo"
+N_CTX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt and its greedy answer by target: the tokens without the end token."""
+
+    name: str
+    text: str
+    answers: Mapping[str, tuple[int, ...]]
+    lengths: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStep:
+    """One step of llama-server.
+
+    Attributes:
+        cached: tokens in its slot before the step.
+        num_drafted: draft tokens.
+        draft: their ids; None where the server did not log them.
+        num_accepted: an end token counts only if it is the last one of the draft.
+        is_restored: the target went back to a checkpoint and read the accepted tokens and the
+            correction again, as a draft of which all stands: one token more than accepted.
+    """
+
+    cached: int
+    num_drafted: int
+    draft: tuple[int, ...] | None
+    num_accepted: int
+    is_restored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and its drafter; ``counts`` are [accepted, drafted] by setting and prompt."""
+
+    name: str
+    target: Path
+    drafter: DrafterSettings
+    counts: Mapping[str, Mapping[str, tuple[int, int]]]
+    rate: float
+
+    @property
+    def kind(self) -> str:
+        return self.drafter.kind
+
+    def load(self, *, ctx_size: int = N_CTX, parallel: int = 1, **speculation: object) -> Engine:
+        """An engine of this pair with a fixed draft length."""
+        return Engine.load(
+            engine_settings(
+                self.target, [self.drafter], ctx_size=ctx_size, parallel=parallel, **speculation
+            )
+        )
+
+    def answer(self, prompt: Prompt) -> list[int]:
+        return list(prompt.answers[self.target.stem])
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (ZOO / name).read_text().splitlines()]
+
+
+def _prompt(line: dict[str, Any]) -> Prompt:
+    answers, lengths = {}, {}
+    for target, told in line["greedy"].items():
+        assert told["stop"] == "eos"
+        answers[target] = tuple(told["tokens"][:-1])
+        lengths[target] = told["n_prompt"]
+    return Prompt(line["id"], line["text"], answers, lengths)
+
+
+def _pair(name: str, line: dict[str, Any]) -> Pair:
+    kind, drafter = line["spec_type"], line["drafter"]
+    options = {"match": 3, "size": 4} if kind == "ngram-simple" else {}
+    model = None if drafter in (None, "-") else model_settings(ZOO / f"{drafter}.gguf")
+    return Pair(
+        name,
+        ZOO / f"{line['target']}.gguf",
+        DrafterSettings(kind, model, options=options),
+        {
+            setting: {prompt: tuple(counts) for prompt, counts in told["per_prompt"].items()}
+            for setting, told in line.items()
+            if isinstance(told, dict)
+        },
+        line["n4"]["rate"],
+    )
+
+
+def _steps(line: dict[str, Any]) -> tuple[ServerStep, ...]:
+    return tuple(
+        ServerStep(
+            step["n_past"],
+            step["n"],
+            tuple(step["draft"]) if "draft" in step else None,
+            step["accepted"],
+            step.get("restored", False),
+        )
+        for step in line["steps"]
+    )
+
+
+PROMPTS: tuple[Prompt, ...] = tuple(_prompt(line) for line in _lines("prompts.jsonl"))
+PAIRS: dict[str, Pair] = {
+    name: _pair(name, line)
+    for name, line in json.loads((ZOO / "expected.json").read_text()).items()
+}
+SERVER_STEPS: dict[tuple[str, str], tuple[ServerStep, ...]] = {
+    (line["pair"], line["id"]): _steps(line) for line in _lines("drafts.jsonl")
+}
+
+
+def counts_by_design(
+    steps: Sequence[ServerStep],
+    drafts: Sequence[Sequence[int]],
+    answer: Sequence[int],
+    prompt_length: int,
+    ends: set[int],
+) -> tuple[int, int, int]:
+    """Drafts, drafted and accepted tokens of ``steps``, counted up to the end of the text.
+
+    llama-server counts what it drafted after an end token. By the design nothing from the end
+    token on counts, but a draft token that the end token replaced was verified.
+    """
+    num_drafts = drafted = accepted = 0
+    for step, draft in zip(steps, drafts, strict=True):
+        # the pending token is part of the answer already
+        rest = len(answer) - (step.cached - prompt_length + 1)
+        kept = min(step.num_accepted, rest)
+        is_last = kept == rest
+        if is_last and not kept:
+            continue  # the step emitted nothing: it is none
+        replaced = is_last and kept < len(draft) and draft[kept] not in ends
+        num_drafts += 1
+        drafted += kept + replaced if is_last else len(draft)
+        accepted += kept
+    return num_drafts, drafted, accepted
