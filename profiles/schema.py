@@ -25,6 +25,10 @@ GpuLayers = int | Literal["auto", "all"]
 Switch = Literal["auto", "on", "off"]
 DrafterKind = Literal[
     "draft-simple",
+    "draft-eagle3",
+    "draft-mtp",
+    "draft-dflash",
+    "draft-dspark",
     "ngram-simple",
     "ngram-map-k",
     "ngram-map-k4v",
@@ -33,8 +37,10 @@ DrafterKind = Literal[
     "filler",
 ]
 
-MODEL_KINDS = frozenset({"draft-simple"})
-"""Kinds of drafters that are models of their own."""
+MODEL_KINDS = frozenset(
+    {"draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark"}
+)
+"""Kinds of drafters that run a model (draft-mtp: a file, or the heads of the target)."""
 
 KIND_FLAGS: Mapping[str, Mapping[str, str]] = {
     "ngram-simple": {
@@ -138,7 +144,7 @@ class Drafter:
         ),
     ] = None
     n_max: Annotated[
-        int | None, Option("most tokens in one draft; null: the kind's default", "", 1, 64)
+        int | None, Option("most tokens in one draft; default: the kind's own", "", 1, 64)
     ] = None
     match: Annotated[int | None, Option("tokens that must match (default 12)", "", 1, 1024)] = None
     size: Annotated[
@@ -149,7 +155,7 @@ class Drafter:
         Option("draft when the tokens have come this often again (default 1)", "", 1, 16380),
     ] = None
     n_match: Annotated[
-        int | None, Option("tokens that must match (default 24; 16 at least)", "", 1, 1024)
+        int | None, Option("tokens that must match, best 16 or more (default 24)", "", 1, 1024)
     ] = None
     n_min: Annotated[
         int | None, Option("shorter drafts are not made (default 48)", "", 0, 1024)

@@ -11,8 +11,15 @@ import numpy as np
 
 from outrider.speculative.batch_outputs import Block
 from outrider.speculative.chat_template import ChatTemplate, Message
-from outrider.speculative.draft_length import AdaptiveLength, DraftLength, FixedLength
-from outrider.speculative.drafters.build import DraftPlan, Site, build_chain, fixed_length, plan
+from outrider.speculative.draft_length import ChainLength, DraftLength, FixedLength
+from outrider.speculative.drafters.build import (
+    DraftPlan,
+    Site,
+    build_chain,
+    fixed_length,
+    kind_of,
+    plan,
+)
 from outrider.speculative.errors import InputError
 from outrider.speculative.llama import supports_gpu
 from outrider.speculative.llama_runner import LlamaRunner
@@ -34,7 +41,7 @@ from outrider.speculative.synthetic import acceptance_chances
 
 _WARM_UP_ROWS = (1, 2, 4, 8)
 _WARM_UP_S = 0.4
-_MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
+_MAX_SNAPSHOTS = 9  # of recurrent states; drafts longer than 8 take a checkpoint
 
 
 class Engine:
@@ -233,8 +240,9 @@ class Engine:
         # a timed length would let the machine's mood choose which coins are thrown
         reproducible = settings.seed is not None and rule == "rejection"
         if running.speculation.adaptive and not reproducible and running.chances is None:
-            limit = running.speculation.n_max or running.drafter.n_max
-            return AdaptiveLength(running.costs, min(limit, running.drafter.n_max))
+            bound = running.speculation.n_max
+            limits = {m.name: min(m.n_max, bound or m.n_max) for m in running.drafter.members}
+            return ChainLength(running.costs, limits)
         return FixedLength(self._fixed_length)
 
     def _own_template(self) -> ChatTemplate | None:
@@ -260,14 +268,21 @@ class Engine:
         trained = self._target.n_ctx_train
         if self.n_ctx > trained:
             notices.append(f"context {self.n_ctx:,}: the model was trained on {trained:,} tokens")
+        for drafter in self._drafters:
+            if drafter.model is not None and kind_of(drafter).is_model:
+                model = self._models.get(drafter.model, "drafter")
+                length = model.drafting_length(self._target, self.n_ctx)
+                if length < self.n_ctx:
+                    name = drafter.model.path.name
+                    notices.append(f"{name}: trained on {length:,} tokens, it drafts no further")
         return notices
 
     def _runner_for(self, plans: Sequence[DraftPlan], longest: int) -> LlamaRunner:
         """The present runner if it gives what the drafters need, else a new one."""
         outputs = self._settings.parallel * (1 + longest)
         taps = frozenset(tap for one in plans for tap in one.taps)
-        # one at least: the newest token is cut off after each answer
-        snapshots = min(max(longest, 1), _MAX_SNAPSHOTS)
+        # a whole block: where a draft is answered by an end token, nothing of it stays
+        snapshots = min(longest + 1, _MAX_SNAPSHOTS)
         if self._scheduler is not None:
             runner = self._scheduler.runner
             assert isinstance(runner, LlamaRunner)

@@ -103,7 +103,9 @@ class Generation:
             self.stats.observe(record)
             self.stats.paused_steps += self.stats.paused is not None and not proposal.token_ids
             self.timings.observe(time.perf_counter(), record.emitted)
-        self.draft_length.observe(len(proposal), verdict.num_accepted, record.emitted)
+        self.draft_length.observe(
+            len(proposal), verdict.num_accepted, record.emitted, proposal.drafter
+        )
         kept = self._cut_at_stop(emitted)
         return kept, min(accepted, len(kept))
 

@@ -137,11 +137,11 @@ class LlamaRunner:
             return True
         if length < 0:
             raise ValueError(f"cannot keep {length} tokens")
-        kept = self._has_window(seq_id, length) and self._cut(seq_id, length)
+        kept = length > 0 and self._has_window(seq_id, length) and self._cut(seq_id, length)
         if not kept:
             self._context.remove(seq_id, 0)
         self._lengths[seq_id] = length if kept else 0
-        return kept
+        return kept or length == 0
 
     def close(self) -> None:
         self.num_decodes += 1  # outputs point into the context
@@ -169,7 +169,8 @@ class LlamaRunner:
         self._rolled_back.clear()
         for block in blocks:
             self._checkpoints.pop(block.seq_id, None)
-            if block.num_outputs > 1 and block.num_outputs - 1 > self._context.n_rs_seq:
+            # where the text ends at once the pending token goes too
+            if block.num_outputs > 1 and block.num_outputs > self._context.n_rs_seq:
                 state = self._context.save_state(block.seq_id)
                 self._checkpoints[block.seq_id] = _Checkpoint(block, state)
 

@@ -51,6 +51,14 @@ class Model:
     def n_ctx_train(self) -> int:
         return self.native.n_ctx_train
 
+    def drafting_length(self, target: Model, n_ctx: int) -> int:
+        """Tokens a text may have for this model to draft for ``target`` in a context of ``n_ctx``.
+
+        One that was trained on shorter texts than the target stops where they ended.
+        """
+        trained = self.n_ctx_train
+        return min(trained, n_ctx) if trained < target.n_ctx_train else n_ctx
+
     @property
     def chat_template(self) -> str | None:
         return self.native.chat_template

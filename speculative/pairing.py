@@ -29,7 +29,7 @@ class Finding:
     text: str
 
 
-def examine(target: GgufFile, draft: GgufFile, kind: str | None = None) -> tuple[Finding, ...]:
+def examine(target: GgufFile, draft: GgufFile, *, kind: str | None = None) -> tuple[Finding, ...]:
     """Everything that the two headers say about the pair, refusals included.
 
     ``kind`` is how the draft file is to be used; None asks for what it was made to be.
@@ -41,9 +41,9 @@ def examine(target: GgufFile, draft: GgufFile, kind: str | None = None) -> tuple
     )
 
 
-def check_pair(target: GgufFile, draft: GgufFile, kind: str | None = None) -> None:
+def check_pair(target: GgufFile, draft: GgufFile, *, kind: str | None = None) -> None:
     """Refuse a pair that cannot speculate, before llama.cpp could abort on it."""
-    for finding in examine(target, draft, kind):
+    for finding in examine(target, draft, kind=kind):
         if finding.verdict == "refused":
             raise InputError(
                 f"{draft.path} cannot draft for {target.path}: {finding.subject}:"
@@ -204,5 +204,5 @@ def _examine_context(target: GgufFile, draft: GgufFile) -> Iterator[Finding]:
         yield Finding(
             "differs",
             "context",
-            f"drafter {theirs:,}, target {ours:,}: drafts may be poor after token {theirs:,}",
+            f"drafter {theirs:,}, target {ours:,}: no drafts after token {theirs:,}",
         )

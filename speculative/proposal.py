@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +27,7 @@ class DraftRequest:
         uniform: the proposal stream. None asks for a deterministic draft.
         min_tokens: a shorter draft is thrown away whole.
         min_prob: stop before a token the drafter is less sure of (``p_min``).
+        limits: tighter bounds than ``max_tokens`` by drafter; None: none.
         revision: the same as in the request before if tokens were only added since; another
             one at the start of each answer. None: not known, compare the tokens.
     """
@@ -38,6 +39,7 @@ class DraftRequest:
     uniform: Callable[[], float] | None = None
     min_tokens: int = 0
     min_prob: float = 0.0
+    limits: Mapping[str, int] | None = None
     revision: int | None = None
 
 

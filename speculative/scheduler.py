@@ -57,6 +57,8 @@ class Scheduler:
     def round(self, generations: Sequence[Generation]) -> list[list[Event]]:
         """One target decode for all ``generations``; the events of each, in order.
 
+        A generation whose rows are no use ends with finish reason ``error``.
+
         Raises:
             EngineError: the decode failed; every sequence is as it was before.
         """
@@ -70,16 +72,29 @@ class Scheduler:
         events = []
         settled = list(zip(generations, blocks, proposals, strict=True))
         for generation, block, proposal in settled:
-            if generation.is_reading:
-                events.append(self._settle_prompt(generation, block, outputs, verify_s))
-            else:
-                generation.stats.verify_s += verify_s
-                events.append([self._settle_step(generation, block, proposal, outputs)])
+            try:
+                events.append(self._settle(generation, block, proposal, outputs, verify_s))
+            except EngineError as error:  # its rows are no use; the others go on
+                generation.finish("error", ("bad_outputs", str(error)))
+                events.append([])
         # rolling back may decode, which uses up the outputs: after all of them are read
         for generation in generations:
             if not generation.is_reading and not self._roll_back(generation.slot):
                 raise EngineError("the target could not roll back; --spec-type none avoids it")
         return events
+
+    def _settle(
+        self,
+        generation: Generation,
+        block: Block,
+        proposal: Proposal,
+        outputs: BatchOutputs,
+        seconds: float,
+    ) -> list[Event]:
+        if generation.is_reading:
+            return self._settle_prompt(generation, block, outputs, seconds)
+        generation.stats.verify_s += seconds
+        return [self._settle_step(generation, block, proposal, outputs)]
 
     def end(self, generation: Generation) -> None:
         """Leave the slot consistent however the generation ended: one token not cached."""
@@ -102,22 +117,30 @@ class Scheduler:
 
     def _draft(self, generations: Sequence[Generation]) -> list[Proposal]:
         """A proposal for each generation; an empty one where nothing is drafted."""
+        generating = sum(not generation.is_reading for generation in generations)
+        limit = self.speculation.max_slots
+        if 0 < limit < generating:
+            for generation in generations:
+                generation.stats.paused = Pause(f"{generating} slots generate, limit {limit}")
+            return [Proposal()] * len(generations)
         rows = min(self.runner.max_outputs, self.runner.n_batch) // len(generations)
         wanted = [(g, self._request(g, rows - 1)) for g in generations]
         requests = [request for _, request in wanted if request is not None]
         if not requests:
             return [Proposal()] * len(generations)
-        started = time.perf_counter()
         made = iter(self.drafter.propose(requests))
-        draft_s = time.perf_counter() - started
         proposals = [Proposal() if request is None else next(made) for _, request in wanted]
-        drafted = sum(len(proposal) for proposal in proposals)
-        catch_up_s = max(proposal.catch_up_s for proposal in proposals)
-        self.costs.observe_draft(drafted, draft_s - catch_up_s)
-        for generation, proposal in zip(generations, proposals, strict=True):
-            generation.stats.draft_s += draft_s
-            if proposal.token_ids:
-                generation.stats.drafter(proposal.drafter).draft_s += draft_s
+        spent = self.drafter.spent
+        for one in spent:
+            seconds = one.seconds - one.catch_up_s
+            self.costs.observe_draft(one.num_tokens, seconds, one.drafter)
+        for (generation, request), proposal in zip(wanted, proposals, strict=True):
+            if request is None:
+                continue
+            for one in spent:
+                generation.stats.draft_s += one.seconds
+                if one.num_tokens:
+                    generation.stats.drafter(one.drafter).draft_s += one.seconds
             for name, count in proposal.discarded:
                 generation.stats.discard(name, count)
         return proposals
@@ -140,6 +163,7 @@ class Scheduler:
             uniform=generation.uniforms.proposal if sampled else None,
             min_tokens=min(self.speculation.n_min, length),
             min_prob=self.speculation.p_min,
+            limits=generation.draft_length.by_drafter,
             revision=generation.slot.tokens.revision,
         )
 

@@ -20,7 +20,7 @@ class StepCosts:
 
     def __init__(self) -> None:
         self._verify: dict[int, float] = {}
-        self._draft_s_per_token: deque[float] = deque(maxlen=_RECENT_DRAFTS)
+        self._draft_s_per_token: dict[str, deque[float]] = {}
 
     @property
     def is_measured(self) -> bool:
@@ -34,17 +34,19 @@ class StepCosts:
             seconds = min(seconds, _OUTLIER * known)
             self._verify[num_rows] = known + _WEIGHT * (seconds - known)
 
-    def observe_draft(self, num_tokens: int, seconds: float) -> None:
+    def observe_draft(self, num_tokens: int, seconds: float, drafter: str = "") -> None:
         if num_tokens:
-            self._draft_s_per_token.append(seconds / num_tokens)
+            recent = self._draft_s_per_token.setdefault(drafter, deque(maxlen=_RECENT_DRAFTS))
+            recent.append(seconds / num_tokens)
 
-    def step_s(self, n_max: int) -> F64:
-        """Seconds of a step with 0..n_max draft tokens, drafting included [n_max + 1]."""
+    def step_s(self, n_max: int, drafter: str = "") -> F64:
+        """Seconds of a step with 0..n_max tokens of ``drafter``, drafting included [n_max + 1]."""
         lengths = np.arange(n_max + 1)
-        return self._verify_s(lengths + 1) + lengths * self._draft_s()
+        return self._verify_s(lengths + 1) + lengths * self._draft_s(drafter)
 
-    def _draft_s(self) -> float:
-        return median(self._draft_s_per_token) if self._draft_s_per_token else 0.0
+    def _draft_s(self, drafter: str) -> float:
+        recent = self._draft_s_per_token.get(drafter)
+        return median(recent) if recent else 0.0
 
     def _verify_s(self, num_rows: NDArray[np.int64]) -> F64:
         """Between measured row counts a line; beyond the last one its slope goes on."""

@@ -18,6 +18,11 @@ class DrafterKind:
     needs_model: bool = False
     reads_states: bool = False
 
+    @property
+    def is_model(self) -> bool:
+        """True if it computes with weights, of its own or the target's."""
+        return self.needs_model or self.reads_states
+
 
 KINDS: dict[str, DrafterKind] = {
     kind.name: kind

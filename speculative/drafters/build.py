@@ -106,7 +106,7 @@ def plan(settings: DrafterSettings, speculation: SpeculationSettings, target: Pa
             check_confidence(draft_file, speculation.p_min)
         return DraftPlan(settings, kind, n_max, taps)
     if kind.needs_model and draft is not None:
-        check_pair(GgufFile.open(target), GgufFile.open(draft), kind.name)
+        check_pair(GgufFile.open(target), GgufFile.open(draft), kind=kind.name)
     return DraftPlan(settings, kind, n_max)
 
 
@@ -146,14 +146,16 @@ def _build(one: DraftPlan, site: Site) -> Drafter:
 def _model_drafter(one: DraftPlan, site: Site) -> ModelDrafter:
     settings = one.settings.model
     assert settings is not None
+    model = site.models.get(settings, "drafter")
     runner = LlamaRunner(
-        site.models.get(settings, "drafter"),
+        model,
         settings,
         n_ctx=site.target.n_ctx,
         n_seq=site.n_seq,
         max_outputs=site.n_seq,
     )
-    return ModelDrafter(runner, site.target.vocab_size, one.n_max)
+    max_length = model.drafting_length(site.target.model, site.target.n_ctx)
+    return ModelDrafter(runner, site.target.vocab_size, one.n_max, max_length)
 
 
 def _state_drafter(one: DraftPlan, site: Site) -> Drafter:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.drafters.drafter import Drafter
@@ -12,6 +13,16 @@ from outrider.speculative.errors import EngineError
 from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one drafter took in the last round: seconds for tokens, reading up apart."""
+
+    drafter: str
+    num_tokens: int
+    seconds: float
+    catch_up_s: float
 
 
 class ChainDrafter:
@@ -26,6 +37,7 @@ class ChainDrafter:
     def __init__(self, members: Sequence[Drafter]) -> None:
         self.members = list(members)
         self.dropped: dict[str, str] = {}
+        self.spent: list[Spent] = []
         self._winner: dict[int, Drafter] = {}
 
     @property
@@ -39,11 +51,13 @@ class ChainDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         proposals = [Proposal()] * len(requests)
         self._winner.clear()
+        self.spent.clear()
         for member in list(self.members):
-            open_at = [i for i, proposal in enumerate(proposals) if not proposal.token_ids]
+            bounds = [_bound(member, request) for request in requests]
+            open_at = [i for i, bound in enumerate(bounds) if bound and not proposals[i].token_ids]
             if not open_at:
-                break
-            asked = [_for(member, requests[i]) for i in open_at]
+                continue
+            asked = [_for(member, requests[i], bounds[i]) for i in open_at]
             for i, request, proposal in zip(open_at, asked, self._ask(member, asked), strict=True):
                 kept = proposal.num_within(request)
                 discarded = proposals[i].discarded
@@ -72,20 +86,35 @@ class ChainDrafter:
             member.close()
 
     def _ask(self, member: Drafter, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        started = time.perf_counter()
         try:
-            return member.propose(requests)
+            proposals = member.propose(requests)
         except EngineError as error:
             _log.warning("drafter %s dropped: %s", member.name, error)
             self.dropped[member.name] = str(error)
             self.members.remove(member)
             member.close()
-            return [Proposal()] * len(requests)
+            proposals = [Proposal()] * len(requests)
+        seconds = time.perf_counter() - started
+        catch_up_s = max((proposal.catch_up_s for proposal in proposals), default=0.0)
+        self.spent.append(Spent(member.name, sum(map(len, proposals)), seconds, catch_up_s))
+        return proposals
 
 
-def _for(member: Drafter, request: DraftRequest) -> DraftRequest:
+def _bound(member: Drafter, request: DraftRequest) -> int:
+    limits = request.limits
+    own = request.max_tokens if limits is None else limits.get(member.name, request.max_tokens)
+    return min(request.max_tokens, own, member.n_max)
+
+
+def _for(member: Drafter, request: DraftRequest, bound: int) -> DraftRequest:
     """The request within the member's own bounds."""
-    if not member.gives_law and request.uniform is not None:
-        request = replace(request, uniform=None)
-    if request.max_tokens > member.n_max:
-        request = replace(request, max_tokens=member.n_max)
-    return request
+    uniform = request.uniform if member.gives_law else None
+    if bound == request.max_tokens and uniform is request.uniform:
+        return request
+    return replace(
+        request,
+        max_tokens=bound,
+        min_tokens=min(request.min_tokens, bound),
+        uniform=uniform,
+    )

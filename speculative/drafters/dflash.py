@@ -76,6 +76,8 @@ class DflashDrafter(StateDrafter):
     def _draft(self, drafts: Sequence[OpenDraft]) -> None:
         shape = self._shape
         longest = max(draft.max_tokens for draft in drafts)
+        # one length for all: that which still fits the longest text
+        longest = min(longest, self._context.max_length - max(map(_text_length, drafts)))
         length = longest if shape.samples_anchor else longest + 1
         parts = []
         for draft in drafts:
@@ -121,3 +123,7 @@ class DflashDrafter(StateDrafter):
             sure = 1.0 / np.exp(scores - scores[before]).sum()
             if sure < draft.request.min_prob or not draft.append(int(row[before])):
                 return
+
+
+def _text_length(draft: OpenDraft) -> int:
+    return len(draft.request.token_ids)

@@ -47,14 +47,12 @@ class DraftContext:
     asserts on is checked here.
     """
 
-    def __init__(self, native: NativeContext, hidden_width: int) -> None:
+    def __init__(self, native: NativeContext, hidden_width: int, max_length: int) -> None:
+        """``max_length``: no drafts for longer texts."""
+        self.max_length = min(max_length, native.n_ctx)
         self._native = native
         self._hidden_width = hidden_width
         self._ends: dict[int, int] = {}
-
-    @property
-    def n_ctx(self) -> int:
-        return self._native.n_ctx
 
     @property
     def n_batch(self) -> int:

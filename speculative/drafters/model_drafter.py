@@ -46,9 +46,13 @@ class ModelDrafter:
     name = "draft-simple"
     gives_law = True
 
-    def __init__(self, runner: Runner, target_vocab_size: int, n_max: int) -> None:
+    def __init__(
+        self, runner: Runner, target_vocab_size: int, n_max: int, max_length: int | None = None
+    ) -> None:
+        """``max_length``: no drafts for longer texts; None as far as the context goes."""
         self.n_max = n_max
         self._runner = runner
+        self._max_length = runner.n_ctx if max_length is None else min(max_length, runner.n_ctx)
         # a vocabulary may be padded: ids the target does not have are never drafted
         self._vocab_size = min(target_vocab_size, runner.vocab_size)
         self._cached: dict[int, TokenSequence] = {}
@@ -82,7 +86,7 @@ class ModelDrafter:
         """Align the cache to the committed tokens; None if this model cannot draft for them."""
         committed = request.token_ids
         # the last draft token is never decoded
-        room = self._runner.n_ctx - len(committed) + 1
+        room = self._max_length - len(committed) + 1
         if room < 1 or int(committed.max()) >= self._runner.vocab_size:
             return None
         cached = self._cached.setdefault(request.seq_id, TokenSequence())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,8 +194,9 @@ class NgramCacheDrafter(TextDrafter[_Reader]):
 
 def _begun(path: Path, vocab_size: int) -> NgramCounts:
     """The dynamic cache at ``path``, empty if there is no such file yet."""
-    if path.exists():
-        return load_counts(path, vocab_size)
-    if not path.parent.is_dir():
+    folder = path.resolve().parent
+    if not folder.is_dir():
         raise InputError(f"{path}: cannot save a lookup cache there: no such folder")
-    return NgramCounts()
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{path}: cannot save a lookup cache there: the folder is read-only")
+    return load_counts(path, vocab_size) if path.exists() else NgramCounts()

@@ -121,20 +121,19 @@ class _Reader:
         start = self._table.get(self._index.hashes[key] % _TABLE_SIZE, 0)
         if 0 < start < last and self._index.is_equal(start, key):
             return start
-        latest = 0
+        begun = self._begun
         for start in takewhile(lambda start: start > self._registered, self._index.earlier(key)):
-            if start <= self._last_start(self._begun):
+            # what lies between is never searched, as in llama.cpp
+            if start <= self._last_start(begun) or begun < start <= last:
                 return start
-            if self._begun < start <= last:
-                latest = latest or start
-        return latest
+        return 0
 
     def _register(self, length: int) -> None:
-        """Offer the new starts to the table: those of the prompt first, each from the end."""
+        """Offer the new starts to the table, the last one first."""
         last, registered = self._last_start(length), self._registered
-        old = range(self._last_start(self._begun), registered, -1)
-        new = range(last, max(self._begun, registered), -1)
-        for start in chain(old, new):
+        prompt = range(self._last_start(self._begun), registered, -1)
+        answer = range(last, max(self._begun, registered), -1)
+        for start in chain(answer, prompt):
             self._table.setdefault(self._index.hashes[start] % _TABLE_SIZE, start)
         self._registered = max(last, registered)
 

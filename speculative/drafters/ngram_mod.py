@@ -61,7 +61,7 @@ class _Reader:
     def _add_all(self) -> None:
         """Add the text, and again to an empty pool if it made the pool too full."""
         self._add(0)
-        if len(self._text) > self._pool.match and self._pool.occupancy > _MAX_OCCUPANCY:
+        if len(self._text) > self._pool.match and self._pool.is_fuller_than(_MAX_OCCUPANCY):
             self._pool.clear()
             self._num_cleared = self._pool.num_cleared
             self._add(0)

@@ -29,11 +29,14 @@ class NgramPool:
         self._powers: U32 = np.array(powers, np.uint32)
         self._factor = _FACTOR % size
         self._leaving_factor = pow(_FACTOR, match, size)
+        self._most_used = 0  # entries in use, or more than that
 
-    @property
-    def occupancy(self) -> float:
-        """Which part of the table is in use."""
-        return float(np.count_nonzero(self._followers) / len(self._followers))
+    def is_fuller_than(self, part: float) -> bool:
+        """True if more than ``part`` of the table is in use."""
+        limit = part * len(self._followers)
+        if self._most_used > limit:
+            self._most_used = int(np.count_nonzero(self._followers))
+        return self._most_used > limit
 
     def add(self, token_ids: I32) -> None:
         """Add every n-gram of a text that a token follows; the latest one counts."""
@@ -43,10 +46,12 @@ class NgramPool:
         entries = (windows @ self._powers) & np.uint32(self._mask)
         # of several values for one entry numpy keeps the last
         self._followers[entries] = token_ids[self.match :] + 1
+        self._most_used += len(entries)
 
     def clear(self) -> None:
         """Forget everything."""
         self._followers[:] = 0
+        self._most_used = 0
         self.num_cleared += 1
 
     def continuation(self, ngram: list[int], max_tokens: int) -> list[int]:

@@ -114,11 +114,11 @@ class StateDrafter(StatelessDrafter, ABC):
         """Cut the cells that are no longer true; None if no draft can be made."""
         committed, seq_id = request.token_ids, request.seq_id
         num_read = len(committed) - 1  # positions the target has decoded
-        room = self._context.n_ctx - len(committed)
+        room = self._context.max_length - len(committed)
         mirror = self._mirror(seq_id)
         ring = mirror.ring
         if ring.end < num_read or ring.first >= num_read or room < 1:
-            return None  # the target was decoded without taps, or the context is full
+            return None  # the target was decoded without taps, or the text is too long
         shared = common_prefix_length(mirror.tokens.ids, committed)
         mirror.num_cells = min(mirror.num_cells, self._num_true(shared, num_read))
         first = ring.first - self.first_row_of_cell if ring.first else 0

@@ -45,7 +45,7 @@ def taps_of(kind: str, target: GgufFile, draft: GgufFile | None) -> tuple[int, .
             raise InputError(f"drafter {kind} needs a model; give --model-draft FILE")
         check_heads(target)
         return (HIDDEN,)
-    check_pair(target, draft, kind)
+    check_pair(target, draft, kind=kind)
     if kind == "draft-mtp":
         return (HIDDEN,)
     return draft.integers(f"{draft.text('general.architecture')}.target_layers")
@@ -85,9 +85,8 @@ def _eagle3(site: StateSite, settings: DrafterSettings, taps: tuple[int, ...]) -
     hidden = site.model.native.n_embd
     native = _context(site, settings.model, row_width=max(width, hidden))
     native.tap_hidden(outputs_only=True)
-    return Eagle3Drafter(
-        DraftContext(native, hidden), taps, width, site.target.vocab_size, site.n_max
-    )
+    context = _draft_context(site, native, hidden)
+    return Eagle3Drafter(context, taps, width, site.target.vocab_size, site.n_max)
 
 
 def _mtp(site: StateSite, settings: DrafterSettings, taps: tuple[int, ...]) -> Drafter:
@@ -100,7 +99,7 @@ def _mtp(site: StateSite, settings: DrafterSettings, taps: tuple[int, ...]) -> D
     native = _context(site, settings.model, row_width=width, kind=CONTEXT_MTP)
     native.tap_hidden(outputs_only=True)
     return MtpDrafter(
-        DraftContext(native, width),
+        _draft_context(site, native, width),
         taps,
         width,
         site.target.vocab_size,
@@ -116,7 +115,7 @@ def _dflash(site: StateSite, settings: DrafterSettings, taps: tuple[int, ...]) -
     native = _context(site, settings.model, row_width=width, block=shape.block_size + 1)
     native.tap_hidden(outputs_only=not shape.lattice)
     native.set_causal(bool(file.flag("dflash.attention.causal")))
-    context = DraftContext(native, model.n_embd)
+    context = _draft_context(site, native, model.n_embd)
     return DflashDrafter(site.kind, shape, context, taps, width, site.target.vocab_size, site.n_max)
 
 
@@ -142,6 +141,11 @@ def _is_markov(file: GgufFile) -> bool:
 
 def _has_confidence(file: GgufFile) -> bool:
     return "conf_proj.weight" in file.tensors
+
+
+def _draft_context(site: StateSite, native: NativeContext, hidden_width: int) -> DraftContext:
+    length = site.model.drafting_length(site.target.model, site.target.n_ctx)
+    return DraftContext(native, hidden_width, length)
 
 
 def _context(

@@ -154,7 +154,7 @@ def test_a_model_file_alone_runs_without_the_default_profiles_drafters(chats: Ch
     assert bare.drafters == ()
     assert bare.target.model is not None
     assert bare.target.model.texts == ("x.gguf",)
-    assert [drafter.kind for drafter in named.drafters] == ["ngram-simple"]
+    assert [drafter.kind for drafter in named.drafters] == ["ngram-simple", "draft-eagle3"]
 
 
 def test_every_flag_wins_over_the_profile(chats: Chats, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,13 @@ def test_the_default_model_is_pinned(name: str) -> None:
 
 
 def test_drafters_are_as_the_names_say() -> None:
-    assert load_profile("smollm2").drafters == (Drafter(kind="ngram-simple", match=3),)
+    ngram, eagle3 = load_profile("smollm2").drafters
+    assert ngram == Drafter(kind="ngram-simple", match=3)
+    assert (eagle3.kind, eagle3.n_max) == ("draft-eagle3", 3)
+    assert eagle3.model is not None
+    shipped = BUILT_IN / "smollm2-135m-eagle3.gguf"
+    assert eagle3.model.texts == (f"builtin:{shipped.name}",)
+    assert sha256(shipped.read_bytes()).hexdigest() == eagle3.model.sha256
     assert load_profile("smollm2-plain").drafters == ()
     profile = load_profile("smollm2-self")
     assert profile.drafters == (Drafter(kind="draft-simple", model=profile.target.model),)

@@ -187,8 +187,9 @@ def test_every_fault_is_a_line_in_the_order_of_the_file() -> None:
         ("drafters: [x]", "drafters[0]: 'x' (line 1): allowed: a mapping with the keys kind,"),
         (
             "drafters:\n- {kind: filler}\n- {kind: ngram-simpel}",
-            "drafters[1].kind: 'ngram-simpel' (line 3): allowed: draft-simple, ngram-simple,"
-            " ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, filler, null;"
+            "drafters[1].kind: 'ngram-simpel' (line 3): allowed: draft-simple, draft-eagle3,"
+            " draft-mtp, draft-dflash, draft-dspark, ngram-simple, ngram-map-k,"
+            " ngram-map-k4v, ngram-mod, ngram-cache, filler, null;"
             " did you mean 'ngram-simple'?",
         ),
         (
@@ -235,7 +236,9 @@ def test_what_is_wrong_is_said_in_one_line(text: str, line: str | None) -> None:
 
 def test_profiles_are_searched_in_project_user_and_built_in_folders(user_folders: Path) -> None:
     user = user_folders / "config" / "outrider"
-    assert load_profile("smollm2").description == "SmolLM2 135M with n-gram drafting"
+    assert load_profile("smollm2").description == (
+        "SmolLM2 135M, drafted from the text so far and by a trained EAGLE-3 head"
+    )
     write(str(user / "smollm2.yaml"), "extends: smollm2\ndescription: mine")
     profile = load_profile("smollm2")
     assert profile.description == "mine"

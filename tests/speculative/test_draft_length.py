@@ -127,17 +127,34 @@ def test_cheap_drafts_are_long_and_dear_ones_are_not_made() -> None:
     assert AdaptiveLength(_costs([1, 1.1, 1.2, 1.3, 1.4, 1.5]), 5).next_length(5) == 4
 
     dear = AdaptiveLength(_costs([1.0, 1.8, 2.6]), 2)
+    dear.observe(1, 0, 1)
     assert dear.next_length(2) == 0
     assert dear.paused is not None
-    # at length 1: step cost 1.8, so an acceptance of 0.8 is needed and 0.7 is there
+    # at length 1: step cost 1.8, so an acceptance of 0.8 is needed; one miss and the prior,
+    # which counts as two drafts of 0.7, make (0 + 1.4) / (1 + 2) over all positions, and
+    # (0 + 2 * 0.467) / (1 + 2) at the first
     assert dear.paused.needed == pytest.approx(0.8)
-    assert dear.paused.measured == pytest.approx(0.7)
+    assert dear.paused.measured == pytest.approx(2 * 1.4 / 3 / 3)
+
+
+def test_an_answer_begins_with_a_look() -> None:
+    """Short, even where it would not pay by what is assumed; until something was drafted."""
+    length = AdaptiveLength(_costs([1.0, 1.8, 2.6, 3.4]), 3)
+    for _ in range(3):
+        assert length.next_length(3) == 2
+        assert length.paused is None
+        length.observe(0, 0, 1)  # the drafter had nothing to propose
+    length.observe(2, 0, 1)
+    assert length.next_length(3) == 0
+    assert length.paused is not None
 
 
 def test_drafting_counts_as_well_as_verifying() -> None:
     costs = _costs([1.0, 1.01, 1.02])
     costs.observe_draft(1, 0.9)
-    assert AdaptiveLength(costs, 2).next_length(2) == 0
+    length = AdaptiveLength(costs, 2)
+    length.observe(2, 1, 2)
+    assert length.next_length(2) == 0
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 8])
@@ -151,8 +168,10 @@ def test_no_limit_is_exceeded(limit: int) -> None:
 
 
 def _dear() -> AdaptiveLength:
-    """A draft of one pays from an acceptance of 0.92 on."""
-    return AdaptiveLength(_costs([1.0, 1.92, 2.84, 3.76]), 3)
+    """A draft of one pays from an acceptance of 0.92 on; the first look has been."""
+    length = AdaptiveLength(_costs([1.0, 1.92, 2.84, 3.76]), 3)
+    length.observe(2, 1, 2)
+    return length
 
 
 def _plain_steps(length: AdaptiveLength, count: int) -> list[int]:
@@ -199,6 +218,7 @@ def test_a_probe_that_stands_whole_is_followed_by_another() -> None:
 
 def test_where_not_even_perfect_drafts_pay_a_probe_is_not_followed_up() -> None:
     length = AdaptiveLength(_costs([1.0, 2.1, 3.2]), 2)
+    length.observe(2, 1, 2)
     _plain_steps(length, 32)
     assert length.next_length(3) == 2
     length.observe(2, 2, 3)

@@ -80,7 +80,10 @@ def test_the_pool_by_itself(text: list[int], match: int) -> None:
     pool.add(np.array(text, np.int32))
     for i in range(len(text) - match):
         slow.table[slow.place(text[i : i + match])] = text[i + match]
-    assert pool.occupancy == len(slow.table) / slow.size
+    pool.add(np.array(text, np.int32))  # twice is once
+    used = len(slow.table) / slow.size
+    assert not pool.is_fuller_than(used)
+    assert pool.is_fuller_than(used - 0.5 / slow.size)
     for i in range(len(text) - match + 1):
         window, expected = text[i : i + match], list[int]()
         while len(expected) < 5:
@@ -90,7 +93,7 @@ def test_the_pool_by_itself(text: list[int], match: int) -> None:
             expected.append(token)
         assert pool.continuation(window, 5) == expected
     pool.clear()
-    assert pool.occupancy == 0
+    assert not pool.is_fuller_than(0)
     assert pool.num_cleared == 1
 
 

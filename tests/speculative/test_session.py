@@ -204,6 +204,8 @@ def test_a_long_prompt_is_cancelled_between_chunks() -> None:
     assert isinstance(last, FinishEvent)
     assert (last.result.finish_reason, last.result.token_ids) == ("cancelled", [])
     assert runner.num_decodes == 1
+    # as after a step: one token is not cached
+    assert len(session._slot.tokens) == session.context_used + 1 == 513
 
     again = answer(session, prompt, _settings())
     assert again.cached_tokens == 512

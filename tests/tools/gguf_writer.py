@@ -39,7 +39,8 @@ def array(kind: int, count: int, data: bytes) -> Raw:
     return Raw(9, struct.pack("<IQ", kind, count) + data)
 
 
-def _value(value: Given) -> Raw:
+def as_raw(value: Given) -> Raw:
+    """A value as it is stored."""
     if isinstance(value, Raw):
         return value
     if isinstance(value, str):
@@ -65,7 +66,7 @@ def gguf(
     tensors = {"token_embd.weight": Block()} if tensors is None else tensors
     header = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(metadata))
     for key, given in metadata.items():
-        value = _value(given)
+        value = as_raw(given)
         header += text(key) + struct.pack("<I", value.kind) + value.data
     data = b""
     for name, block in tensors.items():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.speculative.draft_length import AdaptiveLength, DraftLength, FixedLength
+from outrider.speculative.draft_length import ChainLength, DraftLength, FixedLength
 from outrider.speculative.drafters.chain import ChainDrafter
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.events import Event, FinishEvent, GenerationResult
@@ -32,10 +32,10 @@ class StatedCosts(StepCosts):
     def observe_verify(self, num_rows: int, seconds: float) -> None:
         pass
 
-    def observe_draft(self, num_tokens: int, seconds: float) -> None:
+    def observe_draft(self, num_tokens: int, seconds: float, drafter: str = "") -> None:
         pass
 
-    def step_s(self, n_max: int) -> NDArray[np.float64]:
+    def step_s(self, n_max: int, drafter: str = "") -> NDArray[np.float64]:
         decode_s, row_s, draft_s = self._costs
         return np.asarray(decode_s + (row_s + draft_s) * np.arange(n_max + 1), np.float64)
 
@@ -47,7 +47,8 @@ def fixed(length: int) -> Callable[[], DraftLength]:
 
 def adaptive(n_max: int) -> Callable[[], DraftLength]:
     """A factory of adaptive lengths with stated costs: reproducible."""
-    return lambda: AdaptiveLength(StatedCosts(), n_max)
+    limits = dict.fromkeys(("draft-simple", "ngram-simple", "script", "oracle", "filler"), n_max)
+    return lambda: ChainLength(StatedCosts(), limits)
 
 
 def toy_scheduler(

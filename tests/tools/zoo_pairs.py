@@ -23,7 +23,7 @@ N_CTX = 1024
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt and its greedy answer by target: the tokens without the end token."""
+    """A prompt, its length by target, and its greedy answers with the end token."""
 
     name: str
     text: str
@@ -74,7 +74,8 @@ class Pair:
         )
 
     def answer(self, prompt: Prompt) -> list[int]:
-        return list(prompt.answers[self.target.stem])
+        """The tokens of the answer without the end token."""
+        return list(prompt.answers[self.target.stem][:-1])
 
 
 def _lines(name: str) -> list[dict[str, Any]]:
@@ -85,7 +86,7 @@ def _prompt(line: dict[str, Any]) -> Prompt:
     answers, lengths = {}, {}
     for target, told in line["greedy"].items():
         assert told["stop"] == "eos"
-        answers[target] = tuple(told["tokens"][:-1])
+        answers[target] = tuple(told["tokens"])
         lengths[target] = told["n_prompt"]
     return Prompt(line["id"], line["text"], answers, lengths)
 
@@ -131,26 +132,23 @@ SERVER_STEPS: dict[tuple[str, str], tuple[ServerStep, ...]] = {
 
 
 def counts_by_design(
-    steps: Sequence[ServerStep],
-    drafts: Sequence[Sequence[int]],
-    answer: Sequence[int],
-    prompt_length: int,
-    ends: set[int],
+    pair: Pair, prompt: Prompt, drafts: Sequence[Sequence[int]]
 ) -> tuple[int, int, int]:
-    """Drafts, drafted and accepted tokens of ``steps``, counted up to the end of the text.
+    """Drafts, drafted and accepted tokens of llama-server, counted up to the end of the text.
 
-    llama-server counts what it drafted after an end token. By the design nothing from the end
+    It counts what it drafted after an end token. By the design nothing from the end
     token on counts, but a draft token that the end token replaced was verified.
     """
+    *answer, end = prompt.answers[pair.target.stem]
+    length = prompt.lengths[pair.target.stem] + len(answer)
     num_drafts = drafted = accepted = 0
-    for step, draft in zip(steps, drafts, strict=True):
-        # the pending token is part of the answer already
-        rest = len(answer) - (step.cached - prompt_length + 1)
+    for step, draft in zip(SERVER_STEPS[pair.name, prompt.name], drafts, strict=True):
+        rest = length - (step.cached + 1)  # the pending token is part of the answer already
         kept = min(step.num_accepted, rest)
         is_last = kept == rest
         if is_last and not kept:
             continue  # the step emitted nothing: it is none
-        replaced = is_last and kept < len(draft) and draft[kept] not in ends
+        replaced = is_last and kept < len(draft) and draft[kept] != end
         num_drafts += 1
         drafted += kept + replaced if is_last else len(draft)
         accepted += kept
