@@ -164,8 +164,8 @@ class Engine:
     ) -> None:
         """Draft in another way; ``drafters`` None keeps the kinds.
 
-        Sessions go on; if the new drafts are longer than the context has outputs for, the
-        conversation is read again.
+        Sessions go on; if the new drafts are longer than the context has outputs for, or read
+        hidden states, the conversation is read again.
 
         Raises:
             InputError: a combination that cannot work; the former way stays.
@@ -183,6 +183,10 @@ class Engine:
                 runner.close()
             raise
         self._replace(Scheduler(runner, chain, speculation, StepCosts(), chances))
+        if runner.taps:
+            # nobody has kept the hidden states of what is cached
+            for seq_id in range(self._settings.parallel):
+                runner.truncate(seq_id, 0)
         self._drafters = drafters
         in_use = [self._settings.target, *(d.model for d in drafters if d.model)]
         self._models.keep_only(in_use)

@@ -53,8 +53,8 @@ class Drafter(Protocol):
     def close(self) -> None: ...
 
 
-class StatelessDrafter:
-    """The parts of the protocol that a drafter without a cache does not need."""
+class DrafterDefaults:
+    """The parts of the protocol that many drafters have no use for."""
 
     gives_law = False
 

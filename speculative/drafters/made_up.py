@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 
-from outrider.speculative.drafters.drafter import StatelessDrafter
+from outrider.speculative.drafters.drafter import DrafterDefaults
 from outrider.speculative.proposal import DraftRequest, Proposal
 
 
-class ScriptDrafter(StatelessDrafter):
+class ScriptDrafter(DrafterDefaults):
     """Proposes the given drafts one after another, then nothing."""
 
     name = "script"
@@ -22,7 +22,7 @@ class ScriptDrafter(StatelessDrafter):
         return [Proposal(tuple(next(self._drafts, ()))) for _ in requests]
 
 
-class OracleDrafter(StatelessDrafter):
+class OracleDrafter(DrafterDefaults):
     """Proposes the target's own tokens, known beforehand, with errors where it is told.
 
     ``answer`` are the tokens plain decoding emits after a prompt of ``prompt_length`` tokens;
@@ -56,7 +56,7 @@ class OracleDrafter(StatelessDrafter):
         return token if index not in self._wrong else max(token - 1, 0) if token else 1
 
 
-class FillerDrafter(StatelessDrafter):
+class FillerDrafter(DrafterDefaults):
     """Always proposes as many tokens as it may, at a stated cost a token (seconds)."""
 
     name = "filler"

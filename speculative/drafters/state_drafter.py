@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.drafters.draft_context import DraftContext, Part
-from outrider.speculative.drafters.drafter import StatelessDrafter
+from outrider.speculative.drafters.drafter import DrafterDefaults
 from outrider.speculative.drafters.open_draft import OpenDraft
 from outrider.speculative.drafters.state_ring import StateRing
 from outrider.speculative.proposal import DraftRequest, Proposal
@@ -33,7 +33,7 @@ class Mirror:
     num_cells: int = 0
 
 
-class StateDrafter(StatelessDrafter, ABC):
+class StateDrafter(DrafterDefaults, ABC):
     """Copies the tapped rows of every target decode into a ring, and catches up when asked.
 
     A cell of the draft context is *true* when it was made from a row of the target. It stays

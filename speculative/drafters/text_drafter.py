@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from outrider.speculative.drafters.drafter import StatelessDrafter
+from outrider.speculative.drafters.drafter import DrafterDefaults
 from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
 
 
@@ -29,7 +29,7 @@ class TextReader(Protocol):
 R = TypeVar("R", bound=TextReader)
 
 
-class TextDrafter(StatelessDrafter, Generic[R]):
+class TextDrafter(DrafterDefaults, Generic[R]):
     """Drafts with a reader for each sequence; ``open_reader`` makes one."""
 
     def __init__(self, n_max: int, open_reader: Callable[[], R]) -> None:

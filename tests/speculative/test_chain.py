@@ -11,7 +11,7 @@ import pytest
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.distribution import Distribution
 from outrider.speculative.drafters.chain import ChainDrafter
-from outrider.speculative.drafters.drafter import Drafter, StatelessDrafter
+from outrider.speculative.drafters.drafter import Drafter, DrafterDefaults
 from outrider.speculative.errors import EngineError
 from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
 from outrider.speculative.sampler import Sampler
@@ -21,7 +21,7 @@ GREEDY = Sampler(SamplingSettings(temp=0))
 VERDICT = Verdict(1, 5, "recovered")
 
 
-class Scripted(StatelessDrafter):
+class Scripted(DrafterDefaults):
     """Answers each sequence with its next draft, whatever the limits are, and notes everything."""
 
     def __init__(self, name: str, drafts: dict[int, list[Sequence[int]]], n_max: int = 9) -> None:
@@ -48,7 +48,7 @@ class Scripted(StatelessDrafter):
         self.told.append(("close", None))
 
 
-class Broken(StatelessDrafter):
+class Broken(DrafterDefaults):
     name = "broken"
     n_max = 4
     is_closed = False
@@ -112,7 +112,7 @@ def test_a_draft_is_cut_to_the_smaller_limit(max_tokens: int, n_max: int, expect
 def test_laws_are_cut_with_their_tokens() -> None:
     laws = tuple(Distribution.point(i) for i in range(4))
 
-    class Sampled(StatelessDrafter):
+    class Sampled(DrafterDefaults):
         name, n_max, gives_law = "sampled", 4, True
 
         def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:

@@ -134,6 +134,13 @@ class StateRig:
             self.decode([block], is_seen=is_seen)
         self.texts[seq] = [*tokens, first]
 
+    def reset(self, seq: int = 0) -> None:
+        """A new chat."""
+        self.texts[seq] = []
+        self.runner.truncate(seq, 0)
+        self.drafter.forget(seq)
+        self._cached[seq] = []
+
     def begin(self, tokens: Sequence[int], *, seq: int = 0) -> None:
         """Keep what is cached of a prompt."""
         cached = np.array(self._cached[seq], np.int32)
