@@ -18,6 +18,7 @@ _KINDS_WITH = {
     for key in keys
     if key != "n_max"
 }
+_OWN_HEADS = "draft-mtp"  # the target may have them
 _MODEL_ONLY = ("model", "threads", "threads_batch", "gpu_layers", "cache_type_k", "cache_type_v")
 
 
@@ -98,5 +99,5 @@ def drafter_faults(drafters: tuple[Drafter, ...]) -> Iterator[str]:
                 yield f"{where}.{key}: {shown!r}: {kind} has no such setting"
         if drafter.kind is None and drafter.model is None:
             yield f"{where}: needs a kind or a model"
-        elif drafter.kind in MODEL_KINDS and drafter.model is None:
+        elif drafter.kind in MODEL_KINDS - {_OWN_HEADS} and drafter.model is None:
             yield f"{where}: {drafter.kind} needs a model: {{source: ...}} or --model-draft FILE"

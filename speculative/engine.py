@@ -41,7 +41,7 @@ from outrider.speculative.synthetic import acceptance_chances
 
 _WARM_UP_ROWS = (1, 2, 4, 8)
 _WARM_UP_S = 0.4
-_MAX_SNAPSHOTS = 9  # of recurrent states; drafts longer than 8 take a checkpoint
+_MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
 
 
 class Engine:
@@ -285,8 +285,7 @@ class Engine:
         """The present runner if it gives what the drafters need, else a new one."""
         outputs = self._settings.parallel * (1 + longest)
         taps = frozenset(tap for one in plans for tap in one.taps)
-        # a whole block: where a draft is answered by an end token, nothing of it stays
-        snapshots = min(longest + 1, _MAX_SNAPSHOTS)
+        snapshots = min(max(longest, 1), _MAX_SNAPSHOTS)
         if self._scheduler is not None:
             runner = self._scheduler.runner
             assert isinstance(runner, LlamaRunner)

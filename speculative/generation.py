@@ -25,10 +25,14 @@ I32 = NDArray[np.int32]
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One sequence id of the context and the tokens that its caches follow."""
+    """One sequence id of the context and the tokens that its caches follow.
+
+    ``num_read`` of the tokens were decoded: what a cache has beyond them is no part of the text.
+    """
 
     seq_id: int
     tokens: TokenSequence = field(default_factory=TokenSequence)
+    num_read: int = 0
 
 
 class Generation:

@@ -65,6 +65,7 @@ class LlamaRunner:
         self.model = model
         self.settings = settings
         self.num_snapshots = num_snapshots
+        self._is_recurrent, self._window = model.native.is_recurrent, model.native.window
         self._embeddings = embeddings
         self._n_seq = n_seq
         self._context = NativeContext(
@@ -80,7 +81,7 @@ class LlamaRunner:
             cache_type_k=settings.cache_type_k,
             cache_type_v=settings.cache_type_v,
             embeddings=embeddings,
-            n_rs_seq=num_snapshots if model.native.is_recurrent else 0,
+            n_rs_seq=num_snapshots if self._is_recurrent else 0,
         )
         self.taps = frozenset(taps)
         for tap in self.taps:
@@ -93,7 +94,8 @@ class LlamaRunner:
         self._positions = np.arange(self.n_ctx, dtype=np.int32)
         self._lengths = [0] * n_seq
         self._checkpoints: dict[int, _Checkpoint] = {}
-        self._rolled_back: set[int] = set()  # a snapshot can be used once between two decodes
+        # tokens that snapshots can take back; llama.cpp would hand out older ones without a word
+        self._reach = [0] * n_seq
 
     @property
     def native(self) -> NativeContext:
@@ -105,7 +107,7 @@ class LlamaRunner:
 
     def decode(self, blocks: Sequence[Block]) -> BatchOutputs:
         num_tokens, num_outputs = self._check(blocks)
-        if self.model.native.is_recurrent:
+        if self._is_recurrent:
             self._save(blocks)
         context = self._context
         context.output[:num_tokens] = self._embeddings
@@ -124,6 +126,7 @@ class LlamaRunner:
             raise EngineError(self._failure(code, num_tokens))
         for block in blocks:
             self._lengths[block.seq_id] += len(block.token_ids)
+            self._reach[block.seq_id] = min(context.n_rs_seq, len(block.token_ids) - 1)
         if num_outputs == 0:
             context.synchronize()
         no_rows = np.empty((0, self.vocab_size), np.float32)
@@ -148,7 +151,7 @@ class LlamaRunner:
         self._context.close()
 
     def _rollback(self) -> Rollback:
-        if not self.model.native.is_recurrent:
+        if not self._is_recurrent:
             return Rollback.TRUNCATE
         return Rollback.BOUNDED if self._context.n_rs_seq else Rollback.CHECKPOINT
 
@@ -166,21 +169,19 @@ class LlamaRunner:
 
     def _save(self, blocks: Sequence[Block]) -> None:
         """Checkpoint the sequences whose block may be cut back further than snapshots reach."""
-        self._rolled_back.clear()
         for block in blocks:
+            self._reach[block.seq_id] = 0
             self._checkpoints.pop(block.seq_id, None)
-            # where the text ends at once the pending token goes too
-            if block.num_outputs > 1 and block.num_outputs > self._context.n_rs_seq:
+            if block.num_outputs > 1 and block.num_outputs - 1 > self._context.n_rs_seq:
                 state = self._context.save_state(block.seq_id)
                 self._checkpoints[block.seq_id] = _Checkpoint(block, state)
 
     def _cut(self, seq_id: int, length: int) -> bool:
         """Drop a tail, from snapshots or from a checkpoint where there are recurrent layers."""
-        if not self.model.native.is_recurrent:
+        if not self._is_recurrent:
             return self._context.remove(seq_id, length)
-        back = self._lengths[seq_id] - length
-        if back <= self._context.n_rs_seq and seq_id not in self._rolled_back:
-            self._rolled_back.add(seq_id)
+        if self._lengths[seq_id] - length <= self._reach[seq_id]:
+            self._reach[seq_id] = 0  # once between two decodes
             return self._context.remove(seq_id, length)
         checkpoint = self._checkpoints.get(seq_id)
         if checkpoint is None or length < checkpoint.block.start_pos:
@@ -198,7 +199,7 @@ class LlamaRunner:
 
     def _has_window(self, seq_id: int, length: int) -> bool:
         """False if a sliding-window layer has overwritten what ``length`` tokens need."""
-        window = self.model.native.window
+        window = self._window
         return window == 0 or self._context.first_position(seq_id) <= max(0, length - window)
 
     def _check(self, blocks: Sequence[Block]) -> tuple[int, int]:

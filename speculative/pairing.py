@@ -16,6 +16,7 @@ from outrider.speculative.model_facts import drafter_kind, num_heads, num_layers
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_TOKEN = 5
 _EAGLE3_LAYERS = 3
+_BORROWERS = ("eagle3", "dflash")
 
 Verdict = Literal["fits", "differs", "refused"]
 
@@ -37,6 +38,7 @@ def examine(target: GgufFile, draft: GgufFile, *, kind: str | None = None) -> tu
     return (
         *_examine_kind(target, draft, kind),
         *_examine_vocabulary(target, draft),
+        *_examine_borrowed(target, draft),
         *_examine_context(target, draft),
     )
 
@@ -137,6 +139,22 @@ def _examine_vocabulary(target: GgufFile, draft: GgufFile) -> Iterator[Finding]:
     if ours.kind != theirs.kind:
         yield Finding("refused", "tokenizer", f"drafter {theirs.kind}, target {ours.kind}")
     yield _compare_special(ours, theirs)
+
+
+def _examine_borrowed(target: GgufFile, draft: GgufFile) -> Iterator[Finding]:
+    """Tensors of the target must have a row for each token of the drafter, and no more."""
+    if draft.text("general.architecture") not in _BORROWERS:
+        return
+    ours, theirs = GgufVocabulary.read(target), GgufVocabulary.read(draft)
+    if ours is None or theirs is None or ours.num_tokens == theirs.num_tokens:
+        return
+    if not {"token_embd.weight", "output.weight"} <= draft.tensors.keys():
+        yield Finding(
+            "refused",
+            "vocabulary",
+            f"drafter {theirs.num_tokens:,}, target {ours.num_tokens:,}:"
+            " it uses the target's embeddings, both must have as many",
+        )
 
 
 def _compare_texts(ours: GgufVocabulary, theirs: GgufVocabulary) -> Finding:

@@ -88,6 +88,8 @@ class Sampler:
 
     def adjustments(self, row: F32, history: I32) -> Adjustments | None:
         """Logits changed by bias and penalties; None if there are none."""
+        if not self._penalises and not len(self._bias_ids):
+            return None
         # a drafter's vocabulary may be shorter than the target's
         within = slice(*self._bias_ids.searchsorted((0, len(row))))
         bias_ids, bias = self._bias_ids[within], self._bias[within]

@@ -52,7 +52,7 @@ class Scheduler:
             shared = 0
         slot.tokens.truncate(0)
         slot.tokens.extend(prompt)
-        generation.num_cached_prompt = generation.num_prompt_read = shared
+        generation.num_cached_prompt = generation.num_prompt_read = slot.num_read = shared
 
     def round(self, generations: Sequence[Generation]) -> list[list[Event]]:
         """One target decode for all ``generations``; the events of each, in order.
@@ -79,7 +79,7 @@ class Scheduler:
                 events.append([])
         # rolling back may decode, which uses up the outputs: after all of them are read
         for generation in generations:
-            if not generation.is_reading and not self._roll_back(generation.slot):
+            if not self._roll_back(generation.slot) and generation.finish_reason is None:
                 raise EngineError("the target could not roll back; --spec-type none avoids it")
         return events
 
@@ -99,21 +99,20 @@ class Scheduler:
     def end(self, generation: Generation) -> None:
         """Leave the slot consistent however the generation ended: one token not cached."""
         slot = generation.slot
-        read = self.runner.cached_length(slot.seq_id)
         if generation.is_reading:
-            slot.tokens.truncate(min(read + 1, len(slot.tokens)))
+            slot.tokens.truncate(min(slot.num_read + 1, len(slot.tokens)))
         self._roll_back(slot)
 
     def _roll_back(self, slot: Slot) -> bool:
-        """Cut the cache so that exactly the newest token is not in it; False if it is empty now.
+        """Cut from the cache what is no part of the text; False if the cache is empty now.
 
-        After an end token the newest token may be cached. A target that can only go back to
-        checkpoints keeps it: the next prompt goes on from there.
+        The newest token is not in it. After an end token it may be: where that could not be cut
+        off, because the last block began with it, it stays.
         """
-        cached, length = self.runner.cached_length(slot.seq_id), len(slot.tokens)
-        if self.runner.rollback is Rollback.CHECKPOINT and cached == length:
-            return True
-        return self.runner.truncate(slot.seq_id, max(length - 1, 0))
+        length = slot.num_read
+        if self.runner.rollback is Rollback.TRUNCATE:
+            length = min(length, len(slot.tokens) - 1)
+        return self.runner.truncate(slot.seq_id, max(length, 0))
 
     def _draft(self, generations: Sequence[Generation]) -> list[Proposal]:
         """A proposal for each generation; an empty one where nothing is drafted."""
@@ -198,6 +197,7 @@ class Scheduler:
         self, generation: Generation, block: Block, outputs: BatchOutputs, seconds: float
     ) -> list[Event]:
         generation.num_prompt_read += len(block.token_ids)
+        generation.slot.num_read = generation.num_prompt_read
         generation.timings.prompt_s += seconds
         generation.timings.prompt_tokens += len(block.token_ids)
         events: list[Event] = [
@@ -238,6 +238,8 @@ class Scheduler:
             self.chances or (),
         )
         tokens, num_accepted = generation.commit(proposal, verdict, rule, is_step=is_step)
+        read = block.start_pos + len(block.token_ids) - len(proposal) + num_accepted
+        slot.num_read = min(read, len(slot.tokens))
         if proposal.token_ids:
             self.drafter.observe_verdict(slot.seq_id, verdict)
         return StepEvent(generation.take_text(), tuple(tokens), num_accepted)

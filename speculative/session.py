@@ -59,6 +59,7 @@ class Session:
         """Forget the conversation."""
         scheduler = self._scheduler()
         self._slot.tokens.truncate(0)
+        self._slot.num_read = 0
         scheduler.runner.truncate(self._slot.seq_id, 0)
         scheduler.drafter.forget(self._slot.seq_id)
 

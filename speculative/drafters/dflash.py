@@ -95,8 +95,6 @@ class DflashDrafter(StateDrafter):
             logits = self._context.logits(num_rows).reshape(len(parts), length, -1)
             for draft, rows, extra in zip(drafts, logits, hidden, strict=True):
                 self._read(draft, rows, extra)
-        for part in parts:  # masks are no text
-            self._context.truncate(part.seq_id, part.start_pos)
 
     def _read(self, draft: OpenDraft, logits: F32, hidden: F32) -> None:
         """Row by row, as far as the drafter is sure."""

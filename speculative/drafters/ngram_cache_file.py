@@ -93,7 +93,7 @@ def add_counts(path: Path, counts: NgramCounts, vocab_size: int) -> None:
         together.merge(counts)
         new = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
-            with new.open("xb") as file:
+            with new.open("wb") as file:
                 file.write(_encoded(together))
                 file.flush()
                 os.fsync(file.fileno())

@@ -96,7 +96,16 @@ def _mtp(site: StateSite, settings: DrafterSettings, taps: tuple[int, ...]) -> D
             f"{site.model.path}: width: the heads expect {expected}, the target gives {width};"
             " use the heads made for this model"
         )
-    native = _context(site, settings.model, row_width=width, kind=CONTEXT_MTP)
+    num_heads = site.model.native.num_heads_nextn
+    native = _context(
+        site,
+        settings.model,
+        row_width=width,
+        kind=CONTEXT_MTP,
+        # every head writes the same cells again: where a small cache begins anew, llama.cpp
+        # would choose others, and the heads before read cells that were never theirs
+        full_window=num_heads > 1,
+    )
     native.tap_hidden(outputs_only=True)
     return MtpDrafter(
         _draft_context(site, native, width),
@@ -104,7 +113,7 @@ def _mtp(site: StateSite, settings: DrafterSettings, taps: tuple[int, ...]) -> D
         width,
         site.target.vocab_size,
         site.n_max,
-        num_heads=site.model.native.num_heads_nextn,
+        num_heads=num_heads,
     )
 
 
@@ -155,6 +164,7 @@ def _context(
     row_width: int,
     kind: int = CONTEXT_DEFAULT,
     block: int = 1,
+    full_window: bool = False,
 ) -> NativeContext:
     """A small context: these graphs compute logits for every entry of a batch."""
     settings = settings or site.target.settings
@@ -175,4 +185,5 @@ def _context(
         kind=kind,
         other=site.target.native,
         row_width=row_width,
+        full_window=full_window,
     )

@@ -48,6 +48,3 @@ class StateRing:
         """A copy of the rows [end - start, width] of positions ``start`` .. ``end`` - 1."""
         assert self.first <= start <= end <= self.end
         return self._rows[np.arange(start, end) % len(self._rows)]
-
-    def clear(self) -> None:
-        self.first = self.end = 0

@@ -50,10 +50,11 @@ class NativeContext:
         other: NativeContext | None = None,
         n_rs_seq: int = 0,
         row_width: int = 0,
+        full_window: bool = False,
     ) -> None:
         """Make a context; ``row_width`` > 0 lets batches carry float rows up to that width,
         ``other`` is a context whose tensors this one borrows, ``n_rs_seq`` asks for recurrent
-        snapshots.
+        snapshots, ``full_window`` for sliding-window layers that keep every token.
 
         Raises:
             EngineError: llama.cpp refused.
@@ -77,7 +78,7 @@ class NativeContext:
             params.ctx_other = other._handle
         params.kv_unified = True
         # C's default is a full-size cache; the command line's is the window
-        params.swa_full = False
+        params.swa_full = full_window
         params.no_perf = True
         self._lib = lib
         self._handle: Any = lib.llama_init_from_model(model.handle, params)

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import pytest
 from tools.recording_drafter import Draft, RecordingDrafter
+from tools.ties import check_same
 from tools.toy_session import check_counts, result_of
 from tools.witness import Witness
 from tools.zoo_pairs import (
@@ -79,7 +80,35 @@ def test_every_token_is_the_best_of_its_row(pair: Pair) -> None:
         for prompt in PROMPTS:
             result = witness.answer(session, engine.encode(prompt.text), ASKED, reset=True)
             assert result.token_ids == pair.answer(prompt), prompt.name
+            # the text stays in the cache, but for the newest token of it
+            length = result.prompt_tokens + len(result.token_ids)
+            assert length - 1 <= session.context_used <= length
         witness.close()
+
+
+@all_pairs
+@pytest.mark.parametrize("is_drafting", [True, False])
+def test_a_second_turn_goes_on_from_the_first(pair: Pair, is_drafting: bool) -> None:
+    """As a fresh engine that reads the whole, but for ties: what was cached in other pieces is
+    not the same to the last bit."""
+    question = next(prompt for prompt in PROMPTS if prompt.name == "list")
+    with pair.load(n_max=N_MAX) as engine, pair.load(n_max=N_MAX) as fresh:
+        if not is_drafting:
+            engine.configure(SpeculationSettings(), [])
+        session, asked = engine.session(), fresh.session()
+        ties = []
+        for one in PROMPTS[:12]:
+            prompt = engine.encode(one.text)
+            next_turn = engine.encode("\n" + question.text)[1:]
+            text = [*prompt, *one.answers[pair.target.stem], *next_turn]
+            result_of(session.generate(prompt, ASKED))
+            result = result_of(session.generate(text, ASKED))
+            # recurrent layers cannot forget the newest token: all of it is kept
+            assert result.cached_tokens >= len(prompt) + len(pair.answer(one)) - 1, one.name
+            asked.reset()
+            expected = result_of(asked.generate(text, ASKED))
+            ties.append(check_same(expected, result, text, ASKED, fresh))
+    assert ties.count(None) > 8
 
 
 # the drafts
@@ -217,7 +246,9 @@ def _stale_row(recorder: RecordingDrafter, last: ServerStep | None) -> None:
     """llama.cpp pairs position 0 with the row that the request before left pending."""
     drafter = recorder.drafter
     assert isinstance(drafter, MtpDrafter)
-    if last is not None:
+    if last is None:
+        assert not drafter.row_before.any()
+    else:
         position = last.cached + last.num_accepted
         drafter.row_before = drafter._mirror(0).ring.read(position, position + 1)
 
@@ -230,6 +261,21 @@ def test_nextn_heads_differ_from_llama_server_by_its_stale_row(pair: Pair) -> No
     assert 0 < len(differing) < len(PROMPTS) / 2
     # nothing is left by the request before the first
     assert PROMPTS[0].name not in differing
+
+
+@all_pairs
+def test_drafts_do_not_depend_on_the_request_before(pair: Pair) -> None:
+    with pair.load(n_max=N_MAX) as engine:
+        RecordingDrafter.watch(engine)
+        session = engine.session()
+        forward, backward = (
+            {
+                prompt.name: [draft.token_ids for draft in _answer(engine, session, prompt)[1]]
+                for prompt in prompts
+            }
+            for prompts in (PROMPTS, PROMPTS[::-1])
+        )
+        assert forward == backward
 
 
 class WronglyBridged(Eagle3Drafter):

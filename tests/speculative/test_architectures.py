@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 from tools.gguf_writer import write
 
-from outrider.speculative.architectures import KNOWN_ARCHITECTURES, NOT_WRITERS, READABLE_LAYERS
+from outrider.speculative.architectures import (
+    CHAINED_HEADS,
+    KNOWN_ARCHITECTURES,
+    NOT_WRITERS,
+    READABLE_LAYERS,
+    RUNNABLE_HEADS,
+)
 
 # In a process of its own: what llama.cpp makes of each file is read from its log.
 PROBE = """
@@ -52,3 +58,4 @@ def test_the_smaller_lists_are_parts_of_the_large_one() -> None:
     assert READABLE_LAYERS < KNOWN_ARCHITECTURES
     assert NOT_WRITERS < KNOWN_ARCHITECTURES
     assert not READABLE_LAYERS & NOT_WRITERS
+    assert CHAINED_HEADS < RUNNABLE_HEADS < KNOWN_ARCHITECTURES

@@ -320,6 +320,28 @@ def test_a_recurrent_model_cannot_go_back_before_its_last_block(make_runner: Mak
     np.testing.assert_array_equal(runner.decode([beginning]).logits(beginning), row)
 
 
+@pytest.mark.parametrize("back", [1, 2, 3])
+def test_snapshots_reach_no_further_than_the_last_decode(
+    make_runner: MakeRunner, back: int
+) -> None:
+    """llama.cpp says yes as far as it has snapshots, and hands out those of another text."""
+    used, fresh = (
+        make_runner(_model("target-hybrid-lfm2"), max_outputs=4, num_snapshots=4) for _ in "12"
+    )
+    tokens = _tokens(30)
+    for start, end in ((0, 26), (26, 28), (28, 30)):
+        used.decode([Block(0, tokens[start:end], start, 1)])
+    kept = 30 - back
+    assert used.truncate(0, kept) == (back < 2)
+    assert used.cached_length(0) == (kept if back < 2 else 0)
+    start = used.cached_length(0)
+    if start:
+        fresh.decode([Block(0, tokens[:start], 0, 1)])
+    after = Block(0, _tokens(3, 9), start, 3)
+    rows, expected = (runner.decode([after]).logits(after) for runner in (used, fresh))
+    np.testing.assert_allclose(rows, expected, atol=2e-3)
+
+
 def test_a_sliding_window_keeps_what_it_still_holds(make_runner: MakeRunner) -> None:
     """Window 24: its cache of 256 cells has overwritten the beginning of 600 tokens."""
     gemma = _model("target-swa-gemma3")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import subprocess
 import sys
@@ -146,14 +145,31 @@ def test_a_model_is_no_lookup_cache(zoo: Path) -> None:
     assert str(zoo) in _refusal(zoo / "target-llama.gguf")
 
 
-def test_what_cannot_be_written_leaves_the_file_alone(path: Path) -> None:
+_FULL = """
+import resource, sys
+from pathlib import Path
+from outrider.speculative.drafters.ngram_cache_file import add_counts
+from outrider.speculative.drafters.ngram_counts import NgramCounts
+
+counts = NgramCounts()
+for token in range(100):
+    counts.add((3).to_bytes(4, "little"), token, 1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+try:
+    add_counts(Path(sys.argv[1]), counts, 512)
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of the size of files there")
+def test_a_full_disk_leaves_the_file_alone(path: Path) -> None:
     path.write_bytes(_bytes(ONE))
-    # the name of the new file is taken
-    taken = path.with_name(f".{path.name}.{os.getpid()}.new")
-    taken.mkdir()
-    with pytest.raises(FileExistsError):
-        add_counts(path, _counts(ONE), VOCAB_SIZE)
+    command = [sys.executable, "-c", _FULL, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "File too large\n"
     assert path.read_bytes() == _bytes(ONE)
+    assert [p.name for p in path.parent.iterdir() if p.is_file()] == [path.name]
 
 
 def test_a_link_stays_a_link(path: Path, tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ class GgufEdit:
         del (self._metadata if name in self._metadata else self._tensors)[name]
         return self
 
+    def drop_block(self, number: int) -> GgufEdit:
+        """Leave out a layer."""
+        for name in [name for name in self._tensors if name.startswith(f"blk.{number}.")]:
+            del self._tensors[name]
+        return self
+
     def widen(self) -> GgufEdit:
         """Store float16 and Q8_0 weights as float32."""
         for tensor in self._tensors.values():

@@ -90,7 +90,7 @@ class StateRig:
             n_seq=n_seq,
             max_outputs=n_seq * (1 + N_MAX),
             taps=drafting.taps,
-            num_snapshots=N_MAX + 1,
+            num_snapshots=N_MAX,
         )
         site = Site(self.runner, self._models, n_seq)
         self._chains = [build_chain([drafting], site) for _ in range(2)]
@@ -222,7 +222,8 @@ class StateRig:
             ]
         )
         rows = {seq: np.array(sampler.rows) for seq, sampler in samplers.items()}
-        if isinstance(drafter, DflashDrafter) and drafter._shape.lattice:
+        has_scores = isinstance(drafter, DflashDrafter) and drafter._shape.lattice
+        if has_scores and any(map(len, proposals)):
             # no logits come out: the scores it walks through
             block = max(lengths.values()) + 1
             hidden = drafter._context.hidden(len(texts) * block).reshape(len(texts), block, -1)
