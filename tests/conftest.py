@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from outrider.profiles.load import load_profile
 from outrider.profiles.search import BUILT_IN
 from outrider.profiles.sources import locate
+
+# a shell starts background jobs with ctrl-c ignored, and children would inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
