@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from outrider.profiles.model_source import ModelSource
     from outrider.profiles.schema import Profile
     from outrider.speculative.gguf_file import GgufFile
-    from outrider.speculative.model_facts import DraftKind
 
 app = typer.Typer(help="List, fetch and look into model files.", no_args_is_help=True)
 
@@ -76,32 +75,72 @@ def inspect(
 
 
 @app.command("check-pair")
-def check_pair(target: ModelArgument, draft: ModelArgument) -> int:
+def check_pair(
+    target: ModelArgument,
+    draft: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE|SOURCE|PROFILE]",
+            show_default=False,
+            help="the drafter; without it all local files are tried",
+        ),
+    ] = None,
+) -> int:
     """Say whether a draft model can draft for a target, and why not."""
     from outrider.cli.model_view import pair_lines
     from outrider.speculative.load_guard import check_loadable, check_target
-    from outrider.speculative.model_facts import drafter_kind
     from outrider.speculative.pairing import examine
 
-    target_file, draft_file = _open(target), _open(draft)
+    target_file = _open(target)
     check_target(target_file)
+    if draft is None:
+        return _try_local_files(target_file)
+    draft_file = _open(draft)
     check_loadable(draft_file)
     findings = examine(target_file, draft_file)
     print_lines(*pair_lines(target_file, draft_file, findings))
     if any(finding.verdict == "refused" for finding in findings):
         print_lines("The pair cannot work. Without a second model: --spec-type ngram-simple")
         return 2
-    return _conclude(target, draft, drafter_kind(draft_file) or "draft-simple")
-
-
-def _conclude(target: str, draft: str, kind: DraftKind | str) -> int:
-    from outrider.speculative.drafters import KINDS
-
-    if kind not in KINDS:
-        print_lines(f"The pair fits, but this version has no {kind} yet: --spec-type ngram-simple")
-        return 2
     print_lines(f"The pair works: outrider chat -m {target} -md {draft}")
     return 0
+
+
+def _try_local_files(target: GgufFile) -> int:
+    """A line for each file beside the target, fetched or shipped: what it is, or why not."""
+    from outrider.profiles.search import BUILT_IN
+
+    beside = target.path.parent.glob("*.gguf")
+    known = {*beside, *BUILT_IN.glob("*.gguf"), *(path for path, _ in _models())}
+    others = sorted(path for path in known if path.resolve() != target.path.resolve())
+    rows = [(*_verdict(target, path), str(path)) for path in others]
+    for verdict in ("fits", "refused"):
+        print_lines(*(f"{word:9} {text:24} {path}" for word, text, path in rows if word == verdict))
+    if not any(word == "fits" for word, _, _ in rows):
+        print_lines("No local file fits. Without a second model: --spec-type ngram-simple")
+        return 2
+    return 0
+
+
+def _verdict(target: GgufFile, path: Path) -> tuple[str, str]:
+    from outrider.speculative.errors import InputError
+    from outrider.speculative.gguf_file import GgufFile
+    from outrider.speculative.load_guard import check_loadable
+    from outrider.speculative.model_facts import drafter_kind
+    from outrider.speculative.pairing import examine
+
+    try:
+        draft = GgufFile.open(path)
+        check_loadable(draft)
+    except InputError as error:
+        return "refused", str(error).removeprefix(f"{path}: ")
+    for finding in examine(target, draft):
+        if finding.verdict == "refused":
+            return "refused", f"{finding.subject}: {finding.text}"
+    kind = drafter_kind(draft)
+    if kind is None and draft.file_size >= target.file_size:
+        return "refused", "size: it is no smaller than the target"
+    return "fits", kind or "draft-simple"
 
 
 def _open(text: str) -> GgufFile:

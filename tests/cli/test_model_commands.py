@@ -192,6 +192,31 @@ def test_check_pair_that_is_refused(outrider: Run, zoo: Path, tmp_path: Path) ->
     assert out.splitlines()[-1].startswith("The pair cannot work.")
 
 
+def test_check_pair_without_a_drafter_tries_local_files(
+    outrider: Run, zoo: Path, tmp_path: Path
+) -> None:
+    for name in ("target-llama", "draft-simple", "eagle3-d2t", "target-mtp3-mimo2"):
+        (tmp_path / f"{name}.gguf").write_bytes((zoo / f"{name}.gguf").read_bytes())
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    code, out, err = outrider("models", "check-pair", tmp_path / "target-llama.gguf")
+    assert (code, err) == (0, "")
+    verdicts = {Path(line.split()[-1]).stem: line.split()[:2] for line in out.splitlines()}
+    assert verdicts["draft-simple"] == ["fits", "draft-simple"]
+    assert verdicts["eagle3-d2t"] == ["fits", "draft-eagle3"]
+    assert verdicts["target-mtp3-mimo2"] == ["refused", "size:"]
+    assert verdicts["broken"][0] == "refused"
+    assert verdicts["smollm2-135m-eagle3"] == ["refused", "layers:"]
+    assert "target-llama" not in verdicts
+
+
+def test_check_pair_without_a_drafter_that_fits(outrider: Run, zoo: Path, tmp_path: Path) -> None:
+    path = tmp_path / "target-llama.gguf"
+    path.write_bytes((zoo / "target-llama.gguf").read_bytes())
+    code, out, err = outrider("models", "check-pair", path)
+    assert (code, err) == (2, "")
+    assert out.splitlines()[-1].startswith("No local file fits. Without a second model:")
+
+
 def test_check_pair_of_a_kind_that_reads_layers(outrider: Run, zoo: Path, tmp_path: Path) -> None:
     changes: dict[str, Given] = {
         "general.architecture": "eagle3",
