@@ -18,6 +18,7 @@ _PRIOR_CHANCE = 0.7  # nothing is known at first: worth a try
 _PRIOR_WEIGHT = 2.0
 _PROBE_INTERVAL = 32  # emitted tokens without a draft before the next look
 _PROBE_LENGTH = 2
+_FIRST_PLAIN, _PLAIN_INTERVAL = 8, 32  # steps with drafts before one without measures plain
 
 
 class DraftLength(Protocol):
@@ -152,13 +153,17 @@ class ChainLength:
     """A length of its own for each drafter of a chain, chosen by the same measure.
 
     A drafter that seldom proposes but is right then does not pay for another that always
-    proposes and is often wrong.
+    proposes and is often wrong. Now and then a step goes without a draft: what plain decoding
+    costs must be known as it is now, or a figure from a busy moment would keep losing drafts
+    going.
     """
 
     def __init__(self, costs: StepCosts, limits: Mapping[str, int]) -> None:
         """``limits`` are the most tokens of each drafter."""
         self.by_drafter: dict[str, int] = dict.fromkeys(limits, 0)
         self._lengths = {name: AdaptiveLength(costs, n, name) for name, n in limits.items()}
+        self._num_drafts = 0
+        self._plain_after = _FIRST_PLAIN
 
     @property
     def paused(self) -> Pause | None:
@@ -170,13 +175,19 @@ class ChainLength:
         return min(known, key=lambda p: (p.needed or 0) - (p.measured or 0), default=None)
 
     def next_length(self, limit: int) -> int:
+        is_plain = self._num_drafts >= self._plain_after
         for name, length in self._lengths.items():
-            self.by_drafter[name] = length.next_length(limit)
+            self.by_drafter[name] = 0 if is_plain else length.next_length(limit)
         return max(self.by_drafter.values(), default=0)
 
     def observe(
         self, num_drafted: int, num_accepted: int, num_emitted: int, drafter: str = ""
     ) -> None:
+        if num_drafted:
+            self._num_drafts += 1
+        elif self._num_drafts:
+            self._plain_after = min(2 * self._plain_after, _PLAIN_INTERVAL)
+            self._num_drafts = 0
         for name, length in self._lengths.items():
             if name == drafter:
                 length.observe(num_drafted, num_accepted, num_emitted)

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools.properties import PROPERTY
 
-from outrider.speculative.draft_length import AcceptanceModel, AdaptiveLength, FixedLength
+from outrider.speculative.draft_length import (
+    AcceptanceModel,
+    AdaptiveLength,
+    ChainLength,
+    FixedLength,
+)
 from outrider.speculative.step_costs import StepCosts
 
 
@@ -223,3 +228,46 @@ def test_where_not_even_perfect_drafts_pay_a_probe_is_not_followed_up() -> None:
     assert length.next_length(3) == 2
     length.observe(2, 2, 3)
     assert length.next_length(3) == 0
+
+
+# chains
+
+
+def test_drafts_that_only_seem_to_pay_end_soon() -> None:
+    """Measured beside other work a plain step took as long as one of four rows; it does not."""
+    costs = _costs([0.2, 0.2, 0.2, 0.2])
+    length = ChainLength(costs, {"poor": 3})
+    real_s = [0.008, 0.016, 0.020, 0.024]
+    drafted = 0
+    for _ in range(60):
+        count = length.next_length(3)
+        drafted += count > 0
+        costs.observe_verify(count + 1, real_s[count])
+        length.observe(count, 0, 1, "poor" if count else "")
+    assert drafted <= 20
+    assert length.paused is not None
+
+
+def test_drafts_that_pay_are_interrupted_seldom() -> None:
+    length = ChainLength(_costs([1.0, 1.01, 1.02, 1.03]), {"good": 3})
+    plain = []
+    for step in range(200):
+        count = length.next_length(3)
+        if not count:
+            plain.append(step)
+        length.observe(count, count, count + 1, "good" if count else "")
+    # after 8 steps with drafts, then 16, then every 32
+    assert plain == [8, 25, 58, 91, 124, 157, 190]
+
+
+def test_each_drafter_of_a_chain_has_its_own_length() -> None:
+    length = ChainLength(_costs([1.0, 1.8, 2.6, 3.4]), {"right": 3, "wrong": 3})
+    for _ in range(12):
+        length.next_length(3)
+        length.observe(2, 2, 3, "right")
+        length.next_length(3)
+        length.observe(2, 0, 1, "wrong")
+    length.observe(0, 0, 1)  # no plain step is due
+    assert length.next_length(3) > 0
+    assert length.by_drafter["right"] > 0
+    assert length.by_drafter["wrong"] == 0

@@ -65,8 +65,8 @@ def test_new_measurements_move_the_known_time_by_a_fifth() -> None:
     costs = _costs({1: 1.0})
     costs.observe_verify(1, 2.0)
     assert costs.step_s(0) == pytest.approx([1.2])
-    costs.observe_verify(1, 0.2)
-    assert costs.step_s(0) == pytest.approx([1.0])
+    costs.observe_verify(1, 0.7)
+    assert costs.step_s(0) == pytest.approx([1.1])
 
 
 def test_an_outlier_counts_three_times_the_known_time_at_most() -> None:
@@ -80,3 +80,12 @@ def test_a_lasting_change_is_followed() -> None:
     for _ in range(60):
         costs.observe_verify(1, 5.0)
     assert costs.step_s(0) == pytest.approx([5.0], rel=0.01)
+
+
+def test_a_far_shorter_time_replaces_one_from_a_busy_moment() -> None:
+    costs = StepCosts()
+    costs.observe_verify(1, 0.2)
+    costs.observe_verify(1, 0.01)
+    assert costs.step_s(0)[0] == pytest.approx(0.01)
+    costs.observe_verify(1, 0.011)
+    assert costs.step_s(0)[0] == pytest.approx(0.01 + 0.2 * 0.001)
