@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outrider.cli.errors import OutputError, printable, say
+from outrider.cli.errors import printable, say
+from outrider.cli.lines import print_lines
 
 if TYPE_CHECKING:
     from outrider.profiles.model_source import ModelSource
@@ -32,7 +33,9 @@ def list_command() -> int:
         default = " (default)" if entry.name == DEFAULT_PROFILE else ""
         rows.append((entry.name, entry.origin, about + default))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    _print(*(f"{name:{widths[0]}}  {place:{widths[1]}}  {about}" for name, place, about in rows))
+    print_lines(
+        *(f"{name:{widths[0]}}  {place:{widths[1]}}  {about}" for name, place, about in rows)
+    )
     return 0
 
 
@@ -42,7 +45,7 @@ def show(profile: NameArgument) -> int:
     from outrider.profiles.load import load_profile
     from outrider.profiles.text import effective_yaml
 
-    _print(effective_yaml(load_profile(profile)).rstrip("\n"))
+    print_lines(effective_yaml(load_profile(profile)).rstrip("\n"))
     return 0
 
 
@@ -67,7 +70,7 @@ def new(
     from outrider.profiles.search import DEFAULT_PROFILE
     from outrider.profiles.text import new_profile
 
-    _print(str(new_profile(name, parent or DEFAULT_PROFILE)))
+    print_lines(str(new_profile(name, parent or DEFAULT_PROFILE)))
     return 0
 
 
@@ -78,7 +81,7 @@ def schema() -> int:
 
     from outrider.profiles.json_schema import json_schema
 
-    _print(json.dumps(json_schema(), indent=2))
+    print_lines(json.dumps(json_schema(), indent=2))
     return 0
 
 
@@ -97,7 +100,7 @@ def _check(name: str) -> int:
     for fault in faults:
         say(f"outrider: error: {printable(f'{name}: {fault}')}")
     if not faults:
-        _print(f"{name}: ok", *(f"  {line}" for line in _model_lines(profile)))
+        print_lines(f"{name}: ok", *(f"  {line}" for line in _model_lines(profile)))
     return 2 if faults else 0
 
 
@@ -135,10 +138,3 @@ def _model_lines(profile: Profile) -> list[str]:
         where = found or f"not fetched yet, from {', '.join(map(origin, model.parts))}"
         lines.append(f"{path}: {where}")
     return lines
-
-
-def _print(*lines: str) -> None:
-    try:
-        print(*map(printable, lines), sep="\n")
-    except OSError as error:
-        raise OutputError.of(error) from error

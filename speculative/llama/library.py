@@ -10,9 +10,6 @@ import os
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from outrider.speculative.errors import EngineError
 
 REQUIRED_VERSION = "0.3.36"
@@ -47,7 +44,6 @@ _SYMBOLS = (
     "llama_get_memory",
     "llama_init_from_model",
     "llama_log_set",
-    "llama_memory_clear",
     "llama_memory_seq_pos_max",
     "llama_memory_seq_pos_min",
     "llama_memory_seq_rm",
@@ -69,7 +65,6 @@ _SYMBOLS = (
     "llama_n_batch",
     "llama_n_ctx_seq",
     "llama_n_rs_seq",
-    "llama_set_abort_callback",
     "llama_set_causal_attn",
     "llama_state_seq_get_data_ext",
     "llama_state_seq_get_size_ext",
@@ -137,9 +132,6 @@ _log = logging.getLogger("outrider.llama")
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _last_error = ""
 _log_callback: Any = None  # llama.cpp keeps a raw pointer: the object must outlive every call
-
-F32 = NDArray[np.float32]
-I32 = NDArray[np.int32]
 
 
 @functools.cache

@@ -231,9 +231,6 @@ class NativeContext:
         """Drop the cells of ``seq_id`` from position ``start`` on; False if it cannot."""
         return bool(self._lib.llama_memory_seq_rm(self._memory, seq_id, start, -1))
 
-    def clear(self) -> None:
-        self._lib.llama_memory_clear(self._memory, True)
-
     def first_position(self, seq_id: int) -> int:
         return int(self._lib.llama_memory_seq_pos_min(self._memory, seq_id))
 
