@@ -97,7 +97,7 @@ def outrider(
 
 
 @app.command(cls=StrictCommand)
-@takes_fields()
+@takes_fields(leave_out=("sampling.logprobs", "sampling.post_sampling_probs"))
 def chat(
     *,
     prompt: PromptOption = None,
@@ -143,6 +143,12 @@ def run(
         bool,
         typer.Option("--stats", rich_help_panel="Output", help="speed and acceptance on stderr"),
     ] = False,
+    show_thinking: Annotated[
+        bool,
+        typer.Option(
+            "--show-thinking", rich_help_panel="Output", help="what the model thinks, on stderr"
+        ),
+    ] = False,
     profile: ProfileOption = None,
     verbose: VerboseOption = False,
     overrides: dict[str, object],
@@ -160,7 +166,14 @@ def run(
     return run_once(
         chosen,
         overrides,
-        OneShot(prompt=text, raw=raw, as_json=as_json, stats=stats, verbose=verbose),
+        OneShot(
+            prompt=text,
+            raw=raw,
+            as_json=as_json,
+            stats=stats,
+            show_thinking=show_thinking,
+            verbose=verbose,
+        ),
     )
 
 

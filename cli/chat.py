@@ -11,7 +11,12 @@ from types import FrameType
 from outrider.cli.chat_commands import COMMANDS
 from outrider.cli.chat_terminal import ChatTerminal
 from outrider.cli.context_window import fit_context
-from outrider.cli.engine_setup import generation_settings, tell_notices, template_kwargs
+from outrider.cli.engine_setup import (
+    generation_settings,
+    grammar_settings,
+    tell_notices,
+    template_kwargs,
+)
 from outrider.cli.errors import UsageError, message
 from outrider.cli.glyphs import Glyphs
 from outrider.cli.live_answer import Listening, LiveAnswer
@@ -21,6 +26,7 @@ from outrider.cli.running_models import RunningModels, open_engine
 from outrider.cli.saved_conversation import SavedConversation
 from outrider.cli.stats_view import TurnRecord, plural, summary_line
 from outrider.cli.status_lines import banner, toolbar
+from outrider.cli.thought import Thought
 from outrider.cli.transcript import Transcript, Turn
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.schema import Profile
@@ -89,7 +95,8 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 class Chat:
     """One chat: the models, the conversation, the screen.
 
-    ``waiting`` is text that goes back into the input.
+    ``waiting`` is text that goes back into the input; ``shows_thinking`` opens the thoughts of
+    the answers that come.
     """
 
     def __init__(
@@ -107,6 +114,7 @@ class Chat:
         self.records: list[TurnRecord] = []
         self.conversation = SavedConversation(models.profile.chat.system)
         self.waiting = ""
+        self.shows_thinking = False
         self.is_over = False
         self.was_stopped = False
         self._keyboard = keyboard
@@ -197,12 +205,24 @@ class Chat:
             self.renderer.show([f"error: {result.error[1]}; {kept}"], "error")
         if not result.text and result.finish_reason in ("cancelled", "error"):
             return False
+        if result.reasoning and not result.text and result.finish_reason == "length":
+            self.note(
+                f"all {plural(result.completion_tokens, 'token')} went into thinking;"
+                " /set predict=N allows more, /set reasoning_budget=N limits the thinking"
+            )
         self.transcript.answer(result.text, self._details(result))
         self.save()
         return True
 
     def _write_answer(self) -> GenerationResult:
-        models, settings = self.models, generation_settings(self.models.profile)
+        models, profile = self.models, self.models.profile
+        prompt_ids = self._prompt_ids()
+        settings = generation_settings(
+            profile,
+            grammar=grammar_settings(profile.sampling),
+            tags=models.engine.reasoning_tags(prompt_ids, template_kwargs(profile.chat)),
+        )
+        thought = Thought(self.glyphs, is_open=self.shows_thinking)
         meter = Meter(
             models.session,
             n_ctx=models.engine.n_ctx,
@@ -211,20 +231,21 @@ class Chat:
             rule=models.rule,
             off_words=models.off_words(),
         )
-        answer = LiveAnswer(models.session, meter, self.renderer, self.glyphs)
+        answer = LiveAnswer(models.session, meter, self.renderer, self.glyphs, thought)
 
         def summary(result: GenerationResult) -> str:
             return self._record(result, meter.first_token_s)
 
         try:
-            return answer.write(self._prompt_ids(), settings, self._keyboard, summary)
+            return answer.write(prompt_ids, settings, self._keyboard, summary)
         finally:
             self.was_stopped = answer.is_stopped
 
     def _record(self, result: GenerationResult, first_token_s: float | None) -> str:
         """Keep what the answer cost; returns the line that says it."""
         if not result.text and result.finish_reason == "cancelled":
-            return "stopped, the message is in the input"
+            while_ = " while thinking" if result.reasoning else ""
+            return f"stopped{while_}, the message is in the input"
         record = TurnRecord(result.stats, result.timings, result.finish_reason, first_token_s)
         self.records.append(record)
         predict = self.models.profile.sampling.predict
@@ -243,6 +264,7 @@ class Chat:
             n_ctx=engine.n_ctx,
             predict=profile.sampling.predict,
             policy=profile.chat.context_policy,
+            with_reasoning=profile.chat.reasoning_preserve,
         )
         dropped = self.transcript.first_in_context - former
         if dropped:
@@ -255,6 +277,7 @@ class Chat:
             "when": datetime.now().astimezone().isoformat(timespec="seconds"),
             "profile": self.models.profile.name,
             "model": self.models.engine.model_name,
+            **({"reasoning": result.reasoning} if result.reasoning else {}),
             "finish_reason": result.finish_reason,
             "seed": result.seed,
             "tokens": result.stats.emitted,

@@ -182,6 +182,23 @@ def _session_choices(chat: Chat) -> Iterable[tuple[str, str]]:
     return [(name, "") for name in saved_sessions()]
 
 
+@COMMANDS.command(
+    "/think", "show the last thought; on and off: print the thoughts to come", usage="[show|on|off]"
+)
+def think(chat: Chat, argument: str) -> None:
+    if argument in ("on", "off"):
+        chat.shows_thinking = argument == "on"
+        chat.note(f"thinking is {'shown' if chat.shows_thinking else 'folded'} from now on")
+        return
+    if argument not in ("", "show"):
+        raise UsageError(f"/think {argument}: allowed: show, on, off")
+    thoughts = (turn.details.get("reasoning") for turn in reversed(chat.transcript.turns))
+    last = next((thought for thought in thoughts if isinstance(thought, str)), None)
+    if last is None:
+        raise UsageError("/think: there is no thought yet")
+    chat.renderer.show(last.split("\n"), "dim")
+
+
 @COMMANDS.command("/save", "save under a name", usage="NAME|PATH")
 def save(chat: Chat, argument: str) -> None:
     if not argument:

@@ -20,8 +20,11 @@ def fit_context(
     n_ctx: int,
     predict: int,
     policy: Policy,
+    with_reasoning: bool = False,
 ) -> list[int]:
     """The prompt of the conversation, after dropping its oldest turns if it does not fit.
+
+    ``with_reasoning`` gives the template what was thought in earlier turns.
 
     Turns are dropped whole, the system prompt and the present message stay. Once one must go,
     a quarter of the context is made free, so that not every turn is read again from the start.
@@ -29,7 +32,7 @@ def fit_context(
     Raises:
         PromptTooLongError: it does not fit and no turn may be dropped.
     """
-    prompt_ids = encode(transcript.messages())
+    prompt_ids = encode(transcript.messages(with_reasoning=with_reasoning))
     room = min(n_ctx // 4, predict if predict > 0 else _LEAST_ROOM)
     if policy == "stop" or len(prompt_ids) + room <= n_ctx:
         return _checked(prompt_ids, n_ctx)
@@ -38,7 +41,7 @@ def fit_context(
         transcript.turns
     ):
         transcript.first_in_context += 1
-        prompt_ids = encode(transcript.messages())
+        prompt_ids = encode(transcript.messages(with_reasoning=with_reasoning))
     try:
         return _checked(prompt_ids, n_ctx)
     except PromptTooLongError:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.cli.errors import UsageError, printable, say
 from outrider.cli.fetch_progress import fetch_file
 from outrider.cli.interrupts import Interrupts
-from outrider.cli.options import all_flags
-from outrider.profiles.schema import Chat, Drafter, Profile, Sampling
+from outrider.cli.options import all_flags, flag_names
+from outrider.cli.prompt_source import read_text
+from outrider.profiles.samplers import sampler_names
+from outrider.profiles.schema import GRAMMAR_KEYS, Chat, Drafter, Profile, Sampling
 from outrider.speculative.settings import (
     DrafterSettings,
     EngineSettings,
     GenerationSettings,
+    GrammarKind,
+    GrammarSettings,
     ModelSettings,
+    ReasoningSettings,
     SamplingSettings,
     SpeculationSettings,
 )
 
 if TYPE_CHECKING:
     from outrider.speculative.engine import Engine
+    from outrider.speculative.reasoning_tags import ReasoningTags
 
 
 # what only some kinds have
@@ -82,6 +91,7 @@ def engine_settings(profile: Profile) -> EngineSettings:
         target=settings,
         drafters=drafter_settings(profile.drafters, settings),
         speculation=speculation_settings(profile),
+        is_constrained=any(getattr(profile.sampling, key) is not None for key in GRAMMAR_KEYS),
     )
 
 
@@ -136,35 +146,79 @@ def speculation_settings(profile: Profile) -> SpeculationSettings:
 
 def sampling_settings(sampling: Sampling) -> SamplingSettings:
     """How tokens are drawn."""
+    same = {
+        item.name: getattr(sampling, item.name)
+        for item in fields(SamplingSettings)
+        if item.name not in ("samplers", "dry_sequence_breakers")
+    }
     return SamplingSettings(
-        temp=sampling.temp,
-        top_k=sampling.top_k,
-        top_p=sampling.top_p,
-        min_p=sampling.min_p,
-        repeat_penalty=sampling.repeat_penalty,
-        repeat_last_n=sampling.repeat_last_n,
-        frequency_penalty=sampling.frequency_penalty,
-        presence_penalty=sampling.presence_penalty,
-        logit_bias=sampling.logit_bias,
-        ignore_eos=sampling.ignore_eos,
+        samplers=sampler_names(sampling.samplers),
+        dry_sequence_breakers=tuple(map(_unescaped, sampling.dry_sequence_breakers)),
+        **same,
     )
 
 
-def generation_settings(profile: Profile) -> GenerationSettings:
-    """One answer as the profile wants it."""
-    sampling = profile.sampling
+def _unescaped(text: str) -> str:
+    """Backslash escapes as llama.cpp reads them."""
+    escapes = {"\\n": "\n", "\\t": "\t", "\\r": "\r", '\\"': '"', "\\'": "'", "\\\\": "\\"}
+    return re.sub(r"\\[ntr\"'\\]", lambda match: escapes[match.group()], text)
+
+
+def grammar_settings(sampling: Sampling) -> GrammarSettings | None:
+    """What the answer must match, checked before anything is loaded.
+
+    Raises:
+        UsageError: a file that cannot be read.
+        InputError: the grammar is broken.
+    """
+    given = [key for key in GRAMMAR_KEYS if getattr(sampling, key) is not None]
+    if not given:
+        return None
+    (key,) = given
+    name = flag_names(f"sampling.{key}").split("/")[-1]
+    text = str(getattr(sampling, key))
+    if key.endswith("_file"):
+        name, text = f"{name} {text}", read_text(Path(text), name)
+    kinds: dict[str, GrammarKind] = {"json_schema": "json-schema", "regex": "regex"}
+    settings = GrammarSettings(kinds.get(key.removesuffix("_file"), "grammar"), text, name)
+
+    from outrider.speculative.grammar import compile_grammar
+
+    compile_grammar(settings)
+    return settings
+
+
+def generation_settings(
+    profile: Profile,
+    *,
+    grammar: GrammarSettings | None = None,
+    tags: ReasoningTags | None = None,
+) -> GenerationSettings:
+    """One answer as the profile wants it; ``tags`` mark the reasoning of this model."""
+    sampling, chat = profile.sampling, profile.chat
+    reasoning = None
+    if tags is not None:
+        reasoning = ReasoningSettings(
+            tags.start, tags.end, tags.is_open, chat.reasoning_budget, chat.reasoning_budget_message
+        )
     return GenerationSettings(
         sampling=sampling_settings(sampling),
         predict=sampling.predict,
         stop=sampling.stop,
         seed=sampling.seed,
+        grammar=grammar,
+        reasoning=reasoning,
+        logprobs=sampling.logprobs,
+        post_sampling_probs=sampling.post_sampling_probs,
     )
 
 
 def template_kwargs(chat: Chat) -> dict[str, object]:
-    """Variables for the chat template; ``reasoning`` is llama.cpp's ``enable_thinking``."""
-    thinking = {} if chat.reasoning == "auto" else {"enable_thinking": chat.reasoning == "on"}
-    return {**thinking, **chat.template_kwargs}
+    """Variables for the chat template."""
+    # the names that templates know the switch by; llama.cpp too means "on" by "auto"
+    thinking = dict.fromkeys(("enable_thinking", "thinking"), chat.reasoning != "off")
+    preserve = {"preserve_reasoning": True} if chat.reasoning_preserve else {}
+    return {**thinking, **preserve, **chat.template_kwargs}
 
 
 def tell_notices(engine: Engine, overrides: Mapping[str, object], *, verbose: bool) -> None:

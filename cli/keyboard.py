@@ -26,7 +26,6 @@ _IGNORED = {
     Keys.ControlI,
     Keys.ControlL,
     Keys.ControlO,
-    Keys.ControlT,
     Keys.Ignore,
 }
 
@@ -80,6 +79,7 @@ class Keyboard:
 
     def __init__(self, keys: Input, write: Callable[[str], None]) -> None:
         self.suspend_asked = False
+        self.fold_asked = False
         self._input = keys
         self._write = write
         self._modes = contextlib.ExitStack()
@@ -165,6 +165,8 @@ class Keyboard:
             self._cursor_columns.put(int(press.data[:-1].split(";")[1]) - 1)
         elif press.key is Keys.ControlZ:
             self.suspend_asked = True
+        elif press.key is Keys.ControlT:
+            self.fold_asked = True
         elif press.key is Keys.ControlBackslash:
             self._leave_modes()
             os._exit(128 + 3)

@@ -24,6 +24,7 @@ class LineKeyboard:
     """The terminal as it is, without echo while an answer is written."""
 
     suspend_asked = False
+    fold_asked = False
 
     def __enter__(self) -> LineKeyboard:
         return self

@@ -12,7 +12,14 @@ from outrider.cli.glyphs import Glyphs
 from outrider.cli.meter import Measured, Meter
 from outrider.cli.panel import Row, panel_rows, reading_row, type_ahead_row
 from outrider.cli.render import Renderer
-from outrider.speculative.events import Event, FinishEvent, GenerationResult, PromptEvent
+from outrider.cli.thought import Thought
+from outrider.speculative.events import (
+    Event,
+    FinishEvent,
+    GenerationResult,
+    PromptEvent,
+    StepEvent,
+)
 from outrider.speculative.settings import GenerationSettings
 
 _UNSEEN_S = 0.3
@@ -41,8 +48,9 @@ class Typed(Protocol):
 class Listening(Protocol):
     """A keyboard that keeps what is typed for the next prompt."""
 
-    @property
-    def suspend_asked(self) -> bool: ...
+    fold_asked: bool
+    suspend_asked: bool
+
     def suspend(self) -> None: ...
     def listening(self) -> contextlib.AbstractContextManager[Typed]: ...
 
@@ -51,13 +59,20 @@ class LiveAnswer:
     """Writes the answer to one prompt; ``is_stopped`` once Ctrl-C ended it."""
 
     def __init__(
-        self, session: Answering, meter: Meter, renderer: Renderer, glyphs: Glyphs
+        self,
+        session: Answering,
+        meter: Meter,
+        renderer: Renderer,
+        glyphs: Glyphs,
+        thought: Thought,
     ) -> None:
         self.is_stopped = False
+        self.thought = thought
         self._session = session
         self._meter = meter
         self._renderer = renderer
         self._glyphs = glyphs
+        self._is_thinking = False
         self._typed: Typed | None = None
         self._reading: PromptEvent | None = None
         self._started = time.monotonic()
@@ -97,23 +112,37 @@ class LiveAnswer:
                 self._reading = event if event.done < event.total else None
                 self._renderer.refresh()
             else:
-                self._show(event.text)
+                self._show(event)
             if isinstance(event, FinishEvent):
                 result = event.result
             if self.is_stopped:
                 # asked before the session began, or once more: it does no harm
                 self._session.cancel()
+            if keyboard.fold_asked:
+                keyboard.fold_asked = False
+                self.thought.is_open = not self.thought.is_open
             if keyboard.suspend_asked:
                 self._renderer.pause()
                 keyboard.suspend()
         assert result is not None, "the last event is a FinishEvent"
         return result
 
-    def _show(self, text: str) -> None:
+    def _show(self, event: StepEvent | FinishEvent) -> None:
         self._reading = None
-        if text:
+        if event.reasoning or event.text:
             self._meter.first_token()
-        self._renderer.write(text)
+        if event.reasoning:
+            self._is_thinking = True
+            count = len(event.token_ids) if isinstance(event, StepEvent) else 0
+            self._print(self.thought.feed(event.reasoning, count))
+        if self._is_thinking and (event.text or isinstance(event, FinishEvent)):
+            self._is_thinking = False
+            self._print(self.thought.close())
+        self._renderer.write(event.text)
+
+    def _print(self, lines: list[str]) -> None:
+        if lines:
+            self._renderer.show(lines, "dim")
 
     def _stop(self) -> None:
         self.is_stopped = True
@@ -121,6 +150,8 @@ class LiveAnswer:
 
     def _panel(self, columns: int, rows: int) -> list[Row]:
         live: list[Row] = []
+        if self._is_thinking:
+            live.append(self.thought.row(columns))
         if self._typed and self._typed.preview:
             live.append(
                 type_ahead_row(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from outrider.speculative.events import GenerationResult
+from outrider.speculative.logprobs import TokenLogprob
 from outrider.speculative.statistics import (
     RULES,
     DrafterCounts,
@@ -32,7 +34,7 @@ def result_json(
     return {
         "schema": SCHEMA,
         "text": result.text,
-        "reasoning": None,
+        "reasoning": result.reasoning,
         "token_ids": list(result.token_ids),
         "finish_reason": result.finish_reason,
         "error": _error(result.error),
@@ -47,10 +49,20 @@ def result_json(
             "n_max": n_max,
             **_speculation(result.stats, synthetic),
         },
-        "logprobs": None,
+        "logprobs": None if result.logprobs is None else [_logprob(row) for row in result.logprobs],
         "seed": result.seed,
         "profile": profile,
         "model": model,
+    }
+
+
+def _logprob(row: TokenLogprob) -> dict[str, object]:
+    return {
+        "token_id": row.token_id,
+        "text": row.piece.decode("utf-8", "replace"),
+        "bytes": list(row.piece),
+        "logprob": row.logprob if row.logprob > -math.inf else None,
+        "top": [{"token_id": token_id, "logprob": value} for token_id, value in row.top],
     }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from outrider.cli.answer_writer import AnswerWriter
 from outrider.cli.engine_setup import (
     generation_settings,
+    grammar_settings,
     load_engine,
     tell_notices,
     template_kwargs,
@@ -32,6 +33,7 @@ from outrider.speculative.statistics import SpeculationStats, Timings
 
 if TYPE_CHECKING:
     from outrider.speculative.engine import Engine
+    from outrider.speculative.reasoning_tags import ReasoningTags
     from outrider.speculative.session import Session
 
 _WIDE = 120  # columns of a stderr that is no terminal
@@ -45,6 +47,7 @@ class OneShot:
     raw: bool = False
     as_json: bool = False
     stats: bool = False
+    show_thinking: bool = False
     verbose: bool = False
 
 
@@ -72,9 +75,13 @@ class _Run:
         self._num_prompt_tokens = 0
         self._session: Session | None = None
         self._text: list[str] = []
+        self._thinking = AnswerWriter(sys.stderr)
+        self._thought: list[str] = []
         self._token_ids: list[int] = []
 
     def answer(self) -> int:
+        self._check_logprobs()
+        grammar = grammar_settings(self._profile.sampling)
         with load_engine(self._profile) as engine:
             self._model, self._drafters = engine.model_name, engine.drafter_names
             self._load_s = engine.load_s
@@ -82,7 +89,11 @@ class _Run:
             prompt_ids = self._prompt_ids(engine)
             self._num_prompt_tokens = len(prompt_ids)
             self._session = engine.session()
-            events = self._session.generate(prompt_ids, generation_settings(self._profile))
+            settings = generation_settings(
+                self._profile, grammar=grammar, tags=self._reasoning_tags(engine, prompt_ids)
+            )
+            engine.resolve_rule(settings.sampling)
+            events = self._session.generate(prompt_ids, settings)
             with (
                 Interrupts(self._session.cancel) as interrupts,
                 # closed before the engine is, whatever breaks this off
@@ -108,6 +119,7 @@ class _Run:
         session = self._session
         result = GenerationResult(
             text="".join(self._text),
+            reasoning="".join(self._thought) if self._thought else None,
             token_ids=self._token_ids,
             finish_reason="cancelled" if is_interrupt else "error",
             prompt_tokens=self._num_prompt_tokens,
@@ -118,6 +130,15 @@ class _Run:
             error=None if is_interrupt else (_code(error), message(error)),
         )
         self._finish(result)
+
+    def _check_logprobs(self) -> None:
+        if "sampling.logprobs" in self._overrides and not self._request.as_json:
+            raise UsageError("--logprobs: they are part of the JSON object; add --json")
+
+    def _reasoning_tags(self, engine: Engine, prompt_ids: list[int]) -> ReasoningTags | None:
+        if self._request.raw:
+            return None
+        return engine.reasoning_tags(prompt_ids, template_kwargs(self._profile.chat))
 
     def _prompt_ids(self, engine: Engine) -> list[int]:
         chat = self._profile.chat
@@ -144,7 +165,10 @@ class _Run:
         for event in events:
             if isinstance(event, PromptEvent):
                 continue
+            if event.reasoning:
+                self._think(event.reasoning)
             if event.text:
+                self._end_thinking()
                 self._text.append(event.text)
                 if not self._request.as_json:
                     self._writer.write(event.text)
@@ -153,12 +177,28 @@ class _Run:
             self._token_ids += event.token_ids
         raise AssertionError("a generation ends with a FinishEvent")
 
+    def _think(self, text: str) -> None:
+        """What the model thinks is no part of stdout."""
+        self._thought.append(text)
+        if self._request.show_thinking:
+            self._thinking.write(text)
+
+    def _end_thinking(self) -> None:
+        if self._request.show_thinking and self._thought and not self._text:
+            self._thinking.end()
+
     def _finish(self, result: GenerationResult) -> None:
+        self._end_thinking()
         result.timings.load_s = self._load_s
         if self._request.as_json:
             self._print_json(result)
         else:
             self._writer.end()
+        if result.reasoning and not result.text and result.finish_reason == "length":
+            say(
+                f"outrider: note: all {result.completion_tokens:,} tokens went into thinking;"
+                " -n allows more, --reasoning-budget limits the thinking, --show-thinking shows it"
+            )
         if self._request.stats:
             for line in stats_lines(result):
                 say(line)

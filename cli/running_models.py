@@ -7,7 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outrider.cli.engine_setup import engine_settings, load_engine, sampling_settings
+from outrider.cli.engine_setup import (
+    engine_settings,
+    grammar_settings,
+    load_engine,
+    sampling_settings,
+)
 from outrider.cli.errors import UsageError
 from outrider.cli.options import flag_names
 from outrider.cli.prompt_source import read_text
@@ -28,6 +33,7 @@ _MODEL_FLAGS = ("target.model", "drafter.", "chat.template_file")
 
 def open_engine(profile: Profile, progress: Progress | None = None) -> Engine:
     """Load what the profile names; refused if there is no chat template."""
+    grammar_settings(profile.sampling)
     engine = load_engine(profile, progress=progress)
     try:
         if profile.chat.template_file is not None:
@@ -80,6 +86,7 @@ class RunningModels:
     def apply(self, profile: Profile) -> None:
         """Use other settings from the next answer on; refused if they cannot work together."""
         self.engine.resolve_rule(sampling_settings(profile.sampling))
+        grammar_settings(profile.sampling)
         self.profile = profile
 
     def configure(self, profile: Profile) -> None:

@@ -39,13 +39,21 @@ class Transcript:
         self.first_in_context = 0
         self.created = datetime.now().astimezone()
 
-    def messages(self) -> list[dict[str, str]]:
-        """What the chat template is given: the system prompt and the turns in the context."""
+    def messages(self, *, with_reasoning: bool = False) -> list[dict[str, str]]:
+        """What the chat template is given: the system prompt and the turns in the context.
+
+        Roles alternate: a turn without an answer, but for the last, is left out. So is what was
+        thought, unless ``with_reasoning`` asks for it.
+        """
         messages = [{"role": "system", "content": self.system}] if self.system else []
-        for turn in self.turns[self.first_in_context :]:
+        turns = self.turns[self.first_in_context :]
+        for turn in [turn for turn in turns[:-1] if turn.answer] + turns[-1:]:
             messages.append({"role": "user", "content": turn.message})
-            if turn.answer is not None:
+            if turn.answer:
                 messages.append({"role": "assistant", "content": turn.answer})
+                thought = turn.details.get("reasoning")
+                if with_reasoning and isinstance(thought, str):
+                    messages[-1]["reasoning_content"] = thought
         return messages
 
     def ask(self, message: str) -> None:

@@ -106,7 +106,7 @@ def _field(path: str, annotation: Any, default: object) -> Field:
         choices=words if get_origin(kind) is Literal else None,
         help=option.help,
         metavar=option.metavar,
-        multiple=path in ("sampling.stop", "sampling.logit_bias"),
+        multiple=get_origin(kind) is tuple or path == "sampling.logit_bias",
         panel=_PANELS.get(path.split(".")[0], "Profile"),
         allowed=_allowed(kind, words, option, optional),
         annotation=annotation,

@@ -13,7 +13,7 @@ from outrider.profiles.chain import apply_drafter_flags, drafter_faults
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.fields import field_at, keys_of, nearest, reason, validated
 from outrider.profiles.model_source import FORMS, LocalPart, parse_part
-from outrider.profiles.schema import Profile
+from outrider.profiles.schema import GRAMMAR_KEYS, Profile
 from outrider.profiles.search import every_file, find
 from outrider.profiles.yaml_file import Key, YamlFile, read_yaml
 
@@ -62,6 +62,9 @@ def override(profile: Profile, overrides: Mapping[str, object], *, where: str = 
             values[path] = validated(field_at(path), value)
         except ValueError as error:
             raise ProfileError(f"{path}: {_short(value)}: {error}") from None
+    if any(f"sampling.{key}" in values for key in GRAMMAR_KEYS):
+        # one that is given replaces the one of the profile
+        values = {f"sampling.{key}": None for key in GRAMMAR_KEYS} | values
     changed = replace(profile, drafters=apply_drafter_flags(profile.drafters, values))
     for path, value in values.items():
         section, _, key = path.rpartition(".")
@@ -236,6 +239,9 @@ def _whole_faults(profile: Profile) -> list[str]:
     rules = profile.speculation
     if rules.n_max is not None and rules.n_min > rules.n_max:
         faults.append(f"speculation.n_min: {rules.n_min}: allowed: at most n_max, {rules.n_max}")
+    grammars = [f"sampling.{k}" for k in GRAMMAR_KEYS if getattr(profile.sampling, k) is not None]
+    if len(grammars) > 1:
+        faults.append(f"{' and '.join(grammars)}: an answer follows one of them; leave one out")
     return faults
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from outrider.speculative.errors import EngineError
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -22,7 +25,7 @@ class Adjustments:
     logits: F64
 
 
-def best(row: F32, count: int, adjusted: Adjustments | None = None) -> tuple[I64, F64]:
+def best(row: F32 | F64, count: int, adjusted: Adjustments | None = None) -> tuple[I64, F64]:
     """The ``count`` largest logits of ``row``, largest first, equal ones by token id.
 
     A NaN counts as the largest, so that no caller can miss it.
@@ -40,11 +43,21 @@ def best(row: F32, count: int, adjusted: Adjustments | None = None) -> tuple[I64
         ids = ids[~np.isin(ids, adjusted.token_ids)]
         logits = np.concatenate((row[ids].astype(np.float64), adjusted.logits))
         ids = np.concatenate((ids, adjusted.token_ids))
-    order = np.lexsort((ids, -logits, ~np.isnan(logits)))[:count]
+        logits, ids = logits[order := ids.argsort()], ids[order]
+    order = (-logits).argsort(kind="stable")
+    if np.isnan(logits[order[-1]]):
+        order = order[::-1]
+    order = order[:count]
     return ids[order], logits[order]
 
 
-def _largest(row: F32, count: int) -> I64:
+def require_finite(logit: float) -> None:
+    """Refuse the best logit of a row that nothing can be drawn from."""
+    if not math.isfinite(logit):
+        raise EngineError("the model returned no usable logits (all infinite or not a number)")
+
+
+def _largest(row: F32 | F64, count: int) -> I64:
     """The ids of the ``count`` largest entries, in no order; of equals the lowest ids.
 
     The k largest lie in the k blocks with the largest maxima. A block is a column of the row
@@ -68,7 +81,7 @@ def _largest(row: F32, count: int) -> I64:
     return ids[_top(row[ids], count)]
 
 
-def _top(values: F32, count: int) -> I64:
+def _top(values: F32 | F64, count: int) -> I64:
     """The places of the ``count`` largest values; of equals the first.
 
     Every comparison with a NaN is false: where the edge is one, all places are returned.
@@ -79,6 +92,7 @@ def _top(values: F32, count: int) -> I64:
     return np.concatenate((above, level[: max(count - len(above), 0)]))
 
 
-def _kth_largest(values: F32, count: int) -> np.float32:
+def _kth_largest(values: F32 | F64, count: int) -> np.floating:
     place = len(values) - count
-    return np.float32(np.partition(values, place)[place])
+    largest: np.floating = np.partition(values, place)[place]
+    return largest

@@ -62,6 +62,13 @@ class Distribution:
             index = int(np.flatnonzero(self.probs)[-1])
         return int(self.token_ids[index])
 
+    def given(self, kept: NDArray[np.bool_]) -> Distribution | None:
+        """The law on the entries that are ``kept`` [k]; None if they have no mass."""
+        if kept.all():
+            return self
+        mass = self.probs[kept].sum()
+        return Distribution(self.token_ids[kept], self.probs[kept] / mass) if mass > 0 else None
+
     def residual(self, proposed: Distribution) -> Distribution:
         """``max(0, self - proposed)``, normalised: the law of a recovered token.
 

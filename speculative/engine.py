@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
-from outrider.speculative.batch_outputs import Block
-from outrider.speculative.chat_template import ChatTemplate, Message
+from outrider.speculative.chat_template import Message
+from outrider.speculative.constraint import Constraint
 from outrider.speculative.draft_length import ChainLength, DraftLength, FixedLength
 from outrider.speculative.drafters.build import (
     DraftPlan,
@@ -21,16 +19,20 @@ from outrider.speculative.drafters.build import (
     plan,
 )
 from outrider.speculative.errors import InputError
+from outrider.speculative.grammar_vocabulary import GrammarVocabulary
 from outrider.speculative.llama import supports_gpu
 from outrider.speculative.llama_runner import LlamaRunner
 from outrider.speculative.model_store import ModelStore, Progress
-from outrider.speculative.runner import Runner
+from outrider.speculative.prompt_encoder import PromptEncoder
+from outrider.speculative.reasoning_tags import ReasoningTags
+from outrider.speculative.sampler import Sampler
 from outrider.speculative.scheduler import Scheduler
 from outrider.speculative.session import Session
 from outrider.speculative.settings import (
     DrafterSettings,
     EngineSettings,
     GenerationSettings,
+    GrammarSettings,
     ModelSettings,
     SamplingSettings,
     SpeculationSettings,
@@ -38,9 +40,8 @@ from outrider.speculative.settings import (
 from outrider.speculative.statistics import Rule
 from outrider.speculative.step_costs import StepCosts
 from outrider.speculative.synthetic import acceptance_chances
+from outrider.speculative.warm_up import warm_up
 
-_WARM_UP_ROWS = (1, 2, 4, 8)
-_WARM_UP_S = 0.4
 _MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
 
 
@@ -55,12 +56,15 @@ class Engine:
         self._scheduler: Scheduler | None = None
         self._drafters: tuple[DrafterSettings, ...] = ()
         self._num_sessions = 0
+        self._grammar_vocabulary: GrammarVocabulary | None = None
         self.notices: tuple[str, ...] = ()
         try:
+            if settings.is_constrained:  # its table is made while the models load
+                self._grammar_vocabulary = GrammarVocabulary(settings.target.path)
             own_heads = any(_uses_own_heads(d, settings.target) for d in settings.drafters)
             self._target = self._models.get(settings.target, "target", load_heads=own_heads)
             self.n_ctx = settings.target.ctx_size or self._target.n_ctx_train
-            self._template: ChatTemplate | None = None
+            self._prompts = PromptEncoder(self._target)
             self.configure(settings.speculation, settings.drafters)
             self.notices = tuple(self._notices())
         except BaseException:
@@ -113,16 +117,15 @@ class Engine:
     def speculation(self) -> SpeculationSettings:
         return self._running.speculation
 
+    # text to tokens
+
     @property
     def has_chat_template(self) -> bool:
-        return self._template is not None or self._target.chat_template is not None
-
-    # text to tokens
+        return self._prompts.has_template
 
     def encode(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Token ids of a raw prompt, with exactly one BOS where the model wants it."""
-        vocabulary = self._target.vocabulary
-        return vocabulary.with_bos(vocabulary.encode(text, parse_special=parse_special))
+        return self._prompts.encode(text, parse_special=parse_special)
 
     def render(
         self, messages: Sequence[Message], kwargs: Mapping[str, object] | None = None
@@ -132,28 +135,17 @@ class Engine:
         Raises:
             InputError: the model has no chat template, or it failed.
         """
-        if self._template is None:
-            self._template = self._own_template()
-        if self._template is None:
-            raise InputError(
-                f"{self._target.path}: the model has no chat template;"
-                " give one with --chat-template-file"
-            )
-        vocabulary = self._target.vocabulary
-        token_ids = self._template.encode(
-            messages,
-            lambda text, special: vocabulary.encode(text, parse_special=special),
-            vocabulary.control_texts,
-            kwargs,
-        )
-        return vocabulary.with_bos(token_ids)
+        return self._prompts.render(messages, kwargs)
+
+    def reasoning_tags(
+        self, prompt_ids: Sequence[int], kwargs: Mapping[str, object] | None = None
+    ) -> ReasoningTags | None:
+        """How the answer to a rendered prompt marks reasoning; None if the template knows none."""
+        return self._prompts.reasoning_tags(prompt_ids, kwargs)
 
     def replace_template(self, source: str, name: str) -> None:
         """Use another chat template; ``name`` says in errors where it came from."""
-        vocabulary = self._target.vocabulary
-        self._template = ChatTemplate(
-            source, name=name, bos_text=vocabulary.bos_text, eos_text=vocabulary.eos_text
-        )
+        self._prompts.replace_template(source, name)
 
     # speculation
 
@@ -192,7 +184,7 @@ class Engine:
         self._models.keep_only(in_use)
         self._fixed_length = max((fixed_length(d, speculation) for d in drafters), default=0)
         if chain.members and speculation.adaptive and chances is None:
-            self._measure()
+            self._warm_up()
 
     def resolve_rule(self, sampling: SamplingSettings) -> Rule:
         """The rule drafts are verified by, "auto" resolved.
@@ -203,15 +195,22 @@ class Engine:
         verify = self.speculation.verify
         if self._running.chances is not None:
             return "synthetic"
-        if sampling.temp <= 0:
+        if Sampler(sampling).is_greedy:
             return "greedy"
         if verify == "greedy":
             raise InputError(
                 f"--spec-verify greedy: only at temperature 0, it is {sampling.temp:g};"
                 " allowed here: auto, match, rejection"
             )
+        if verify == "rejection" and sampling.mirostat:
+            raise InputError(
+                f"--spec-verify rejection: not with --mirostat {sampling.mirostat}, which learns"
+                " from the token it drew; allowed here: auto, match"
+            )
         if verify != "auto":
             return verify
+        if sampling.mirostat:
+            return "match"
         sampled = self.speculation.sampling == "probabilistic" and self._running.drafter.gives_law
         return "rejection" if sampled else "match"
 
@@ -227,7 +226,11 @@ class Engine:
             raise InputError(f"all {self._settings.parallel} slots are taken; give --parallel")
         self._num_sessions += 1
         return Session(
-            self._num_sessions - 1, lambda: self._running, self._target.vocabulary, self._plan
+            self._num_sessions - 1,
+            lambda: self._running,
+            self._target.vocabulary,
+            self._plan,
+            self._constrain,
         )
 
     # inside
@@ -236,6 +239,21 @@ class Engine:
     def _running(self) -> Scheduler:
         assert self._scheduler is not None, "the engine is closed"
         return self._scheduler
+
+    def _constrain(self, grammar: GrammarSettings) -> Constraint:
+        """Follows one answer through a grammar."""
+        if self._running.chances is not None:
+            raise InputError(
+                f"{grammar.name}: synthetic acceptance keeps tokens that a grammar forbids;"
+                " leave one of them out"
+            )
+        if self._grammar_vocabulary is None:
+            self._grammar_vocabulary = GrammarVocabulary(self._target.path)
+        vocabulary = self._target.vocabulary
+        tokenizer = self._grammar_vocabulary.tokenizer(
+            vocabulary.encode_bytes, vocabulary.end_ids, vocabulary.piece
+        )
+        return Constraint(tokenizer, grammar)
 
     def _plan(self, settings: GenerationSettings) -> DraftLength:
         """How long the drafts of an answer may be."""
@@ -248,18 +266,6 @@ class Engine:
             limits = {m.name: min(m.n_max, bound or m.n_max) for m in running.drafter.members}
             return ChainLength(running.costs, limits)
         return FixedLength(self._fixed_length)
-
-    def _own_template(self) -> ChatTemplate | None:
-        source = self._target.chat_template
-        if source is None:
-            return None
-        vocabulary = self._target.vocabulary
-        return ChatTemplate(
-            source,
-            name=f"{self._target.path}: chat template",
-            bos_text=vocabulary.bos_text,
-            eos_text=vocabulary.eos_text,
-        )
 
     def _notices(self) -> list[str]:
         notices = []
@@ -309,42 +315,18 @@ class Engine:
             if former.runner is not scheduler.runner:
                 former.runner.close()
 
-    def _measure(self) -> None:
+    def _warm_up(self) -> None:
         """Time verify batches of a few sizes in the room that the cache has left."""
-        running = self._running
-        runner, costs = running.runner, running.costs
+        runner = self._running.runner
         room = runner.n_ctx - sum(map(runner.cached_length, range(self._settings.parallel)))
-        most = min(runner.max_outputs, room, running.drafter.n_max + 1)
-        if most < 1:
-            return
-        sizes = [rows for rows in _WARM_UP_ROWS if rows <= most]
-        best: dict[int, float] = {}
-        deadline = time.perf_counter() + _WARM_UP_S
-        _timed_decode(runner, sizes[-1])  # the first decode of a context allocates
-        while not best or time.perf_counter() < deadline:
-            for rows in sizes:
-                seconds = _timed_decode(runner, rows)
-                best[rows] = min(seconds, best.get(rows, seconds))
-                self._progress("measure", min(1.0, 1 - (deadline - time.perf_counter())))
-                if time.perf_counter() > deadline and len(best) > 1:
-                    break
-        for rows, seconds in best.items():
-            costs.observe_verify(rows, seconds)
+        most = min(runner.max_outputs, room, self._running.drafter.n_max + 1)
+        warm_up(runner, self._running.costs, most, self._progress)
 
 
 def _uses_own_heads(drafter: DrafterSettings, target: ModelSettings) -> bool:
     if drafter.kind != "draft-mtp":
         return False
     return drafter.model is None or drafter.model.path.resolve() == target.path.resolve()
-
-
-def _timed_decode(runner: Runner, num_rows: int) -> float:
-    block = Block(0, np.zeros(num_rows, np.int32), runner.cached_length(0), num_rows)
-    started = time.perf_counter()
-    runner.decode([block])
-    seconds = time.perf_counter() - started
-    runner.truncate(0, block.start_pos)
-    return seconds
 
 
 def _check(speculation: SpeculationSettings) -> None:

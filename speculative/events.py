@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from outrider.speculative.logprobs import TokenLogprob
 from outrider.speculative.statistics import SpeculationStats, Timings
 
 FinishReason = Literal["stop", "length", "context", "cancelled", "error"]
@@ -24,12 +25,14 @@ class StepEvent:
     """One step emitted ``token_ids``, the first ``num_accepted`` of them from a draft.
 
     ``text`` is what may be shown now: complete characters, no part of a stop string. It can
-    be empty, and it can belong to tokens of earlier steps.
+    be empty, and it can belong to tokens of earlier steps. ``reasoning`` is the same of what
+    the model thinks before it answers.
     """
 
     text: str
     token_ids: tuple[int, ...]
     num_accepted: int
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class FinishEvent:
 
     text: str
     result: GenerationResult
+    reasoning: str = ""
 
 
 Event = PromptEvent | StepEvent | FinishEvent
@@ -48,7 +52,11 @@ Event = PromptEvent | StepEvent | FinishEvent
 
 @dataclass(slots=True)
 class GenerationResult:
-    """One answer with its counts and times. ``error`` is (code, message) or None."""
+    """One answer with its counts and times. ``error`` is (code, message) or None.
+
+    ``reasoning`` is None where the model is not one that thinks aloud; ``logprobs`` has an
+    entry for each token, or is None if they were not asked for.
+    """
 
     text: str
     token_ids: list[int]
@@ -59,6 +67,8 @@ class GenerationResult:
     timings: Timings
     seed: int
     error: tuple[str, str] | None = None
+    reasoning: str | None = None
+    logprobs: list[TokenLogprob] | None = None
 
     @property
     def completion_tokens(self) -> int:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.draft_length import DraftLength
 from outrider.speculative.events import FinishEvent, FinishReason, GenerationResult
+from outrider.speculative.law import BlockLaw, TokenLaw
+from outrider.speculative.logprobs import TokenLogprob, logprob_of_law, logprob_of_row
 from outrider.speculative.proposal import Proposal, Verdict
-from outrider.speculative.sampler import Sampler
-from outrider.speculative.settings import GenerationSettings, SamplingSettings
+from outrider.speculative.reasoning import ReasoningSplitter
+from outrider.speculative.settings import GenerationSettings
 from outrider.speculative.statistics import Rule, SpeculationStats, StepRecord, Timings
 from outrider.speculative.text_stream import TextStream
 from outrider.speculative.token_sequence import TokenSequence
-from outrider.speculative.tokenizer import Tokenizer
-from outrider.speculative.uniforms import Uniforms, fresh_seed
+from outrider.speculative.tokenizer import Tokenizer, printed_pieces
+from outrider.speculative.uniforms import Coins, Uniforms, fresh_seed
 
+F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
 
 
@@ -46,16 +49,18 @@ class Generation:
         tokenizer: Tokenizer,
         n_ctx: int,
         draft_length: DraftLength,
+        law: TokenLaw,
     ) -> None:
         self.slot = slot
         self.settings = settings
         self.prompt: I32 = np.asarray(prompt_ids, np.int32)
-        self.sampler = Sampler(_with_ends_banned(settings.sampling, tokenizer))
+        self.law = law
         self.uniforms = Uniforms(fresh_seed() if settings.seed is None else settings.seed)
         self.draft_length = draft_length
         self.stats = SpeculationStats()
         self.timings = Timings()
         self.token_ids: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
         self.num_cached_prompt = 0
         self.num_prompt_read = 0
         self.last_draft_length: int | None = None
@@ -65,6 +70,10 @@ class Generation:
         self._tokenizer = tokenizer
         self._n_ctx = n_ctx
         self._stream = TextStream(settings.stop)
+        self._splitter = ReasoningSplitter(settings.reasoning) if settings.reasoning else None
+        self._piece = printed_pieces(tokenizer, settings.reasoning)
+        self._answer: list[str] = []
+        self._thought: list[str] = []
 
     @property
     def is_reading(self) -> bool:
@@ -82,8 +91,19 @@ class Generation:
     def is_end(self, token_id: int) -> bool:
         return not self.settings.sampling.ignore_eos and self._tokenizer.is_end(token_id)
 
+    @property
+    def coins(self) -> Coins:
+        """The uniforms of the tokens that come next."""
+        return Coins(self.uniforms, len(self.token_ids))
+
     def commit(
-        self, proposal: Proposal, verdict: Verdict, rule: Rule | None, *, is_step: bool
+        self,
+        proposal: Proposal,
+        verdict: Verdict,
+        rule: Rule | None,
+        law: BlockLaw,
+        *,
+        is_step: bool,
     ) -> tuple[list[int], int]:
         """Emit what a decode gave, up to an end token, a stop string or a limit.
 
@@ -93,7 +113,7 @@ class Generation:
         tokens = list(proposal.token_ids[: verdict.num_accepted])
         if verdict.next_token is not None:
             tokens.append(verdict.next_token)
-        emitted = self._emit(tokens)
+        emitted = self._emit(tokens, law)
         accepted = min(verdict.num_accepted, len(emitted))
         record = StepRecord(
             drafted=self._num_verified(proposal, verdict, len(emitted)),
@@ -113,9 +133,9 @@ class Generation:
         kept = self._cut_at_stop(emitted)
         return kept, min(accepted, len(kept))
 
-    def take_text(self) -> str:
-        """Text that may be shown now, once."""
-        return self._stream.release()
+    def take_text(self) -> tuple[str, str]:
+        """Reasoning and answer that may be shown now, once."""
+        return self._split(self._stream.release())
 
     def finish(self, reason: FinishReason, error: tuple[str, str] | None = None) -> None:
         if self.finish_reason is None:
@@ -123,9 +143,14 @@ class Generation:
 
     def finish_event(self) -> FinishEvent:
         assert self.finish_reason is not None
-        rest = self._stream.finish()
+        reasoning, rest = self._split(self._stream.finish())
+        if self._splitter is not None:
+            last_reasoning, last_rest = self._splitter.finish()
+            reasoning, rest = reasoning + last_reasoning, rest + last_rest
+            self._thought.append(last_reasoning)
+            self._answer.append(last_rest)
         result = GenerationResult(
-            text=self._stream.text,
+            text="".join(self._answer),
             token_ids=self.token_ids,
             finish_reason=self.finish_reason,
             prompt_tokens=len(self.prompt),
@@ -134,19 +159,24 @@ class Generation:
             timings=self.timings,
             seed=self.uniforms.seed,
             error=self.error,
+            reasoning="".join(self._thought) if self._splitter else None,
+            logprobs=None if self.settings.logprobs is None else self.logprobs,
         )
-        return FinishEvent(rest, result)
+        return FinishEvent(rest, result, reasoning)
 
-    def _emit(self, tokens: Sequence[int]) -> list[int]:
+    def _emit(self, tokens: Sequence[int], law: BlockLaw) -> list[int]:
         emitted: list[int] = []
-        for token in tokens:
+        for position, token in enumerate(tokens):
             if self.is_end(token):
                 self.finish("stop")
                 break
+            self.law.advance(token, law.laws[position])
             emitted.append(token)
             self.token_ids.append(token)
             self.slot.tokens.extend([token])
-            if self._stream.push(self._tokenizer.piece(token)):
+            if self.settings.logprobs is not None:
+                self.logprobs.append(self._logprob(token, law, position))
+            if self._stream.push(self._piece(token)) or self.law.is_complete:
                 self.finish("stop")
             elif 0 <= self.settings.predict <= len(self.token_ids):
                 self.finish("length")
@@ -155,6 +185,19 @@ class Generation:
             if self.finish_reason is not None:
                 break
         return emitted
+
+    def _logprob(self, token: int, law: BlockLaw, position: int) -> TokenLogprob:
+        piece, count = self._piece(token), self.settings.logprobs or 0
+        if self.settings.post_sampling_probs:
+            return logprob_of_law(law.laws[position], token, piece, count)
+        return logprob_of_row(law.rows[position], token, piece, count)
+
+    def _split(self, text: str) -> tuple[str, str]:
+        """Which of the text is reasoning and which is answer."""
+        reasoning, answer = self._splitter.push(text) if self._splitter else ("", text)
+        self._thought.append(reasoning)
+        self._answer.append(answer)
+        return reasoning, answer
 
     def _num_verified(self, proposal: Proposal, verdict: Verdict, num_emitted: int) -> int:
         """Draft tokens that count: all, or those up to where the text ended inside the block.
@@ -174,15 +217,8 @@ class Generation:
         surplus = len(self.token_ids) - self._stream.num_tokens_kept()
         if surplus:
             del self.token_ids[-surplus:]
+            del self.logprobs[len(self.token_ids) :]
             self.slot.tokens.truncate(len(self.slot.tokens) - surplus)
             self.stats.cut(surplus)
             self.timings.tokens -= surplus
         return emitted[: max(len(emitted) - surplus, 0)]
-
-
-def _with_ends_banned(sampling: SamplingSettings, tokenizer: Tokenizer) -> SamplingSettings:
-    """``ignore_eos`` as llama.cpp means it: end tokens have no probability."""
-    if not sampling.ignore_eos:
-        return sampling
-    bias = dict(sampling.logit_bias) | dict.fromkeys(tokenizer.end_ids, float("-inf"))
-    return replace(sampling, logit_bias=bias)

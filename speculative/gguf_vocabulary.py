@@ -10,6 +10,8 @@ from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.gguf_header import GgufArray
 
 _TOKENS = "tokenizer.ggml.tokens"
+_TYPES = "tokenizer.ggml.token_type"
+NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # of the token types in the file (llama.h)
 _SPECIAL_KEYS = {"bos": "bos", "eos": "eos", "eot": "eot", "pad": "padding"}
 
 
@@ -70,6 +72,7 @@ class GgufVocabulary:
     add_eos: bool
     special: Mapping[str, int | None]
     _tokens: GgufArray | None = field(repr=False, default=None)
+    _types: GgufArray | None = field(repr=False, default=None)
 
     @property
     def bos(self) -> int | None:
@@ -82,6 +85,12 @@ class GgufVocabulary:
     def texts(self) -> list[bytes]:
         """The text of every token, by id."""
         return self._tokens.strings() if self._tokens else []
+
+    def types(self) -> list[int]:
+        """The type of every token, by id."""
+        if self._types is None:
+            return [NORMAL] * self.num_tokens
+        return [int(number) for number in self._types.numbers()]
 
     def same_texts(self, other: GgufVocabulary) -> bool:
         """Whether both have exactly the same tokens, without decoding any."""
@@ -115,6 +124,9 @@ def _assemble(
     if tokenizer != "gemma4":
         add_bos = _or_else(file.flag("tokenizer.ggml.add_bos_token"), add_bos)
     size = len(tokens) if tokens else 0
+    types = file.array(_TYPES)
+    if types is not None and (types.is_text or len(types) != size):
+        raise InputError(f"{file.path}: not every token has a type; convert it again")
     return GgufVocabulary(
         kind=defaults.kind,
         tokenizer=tokenizer,
@@ -124,6 +136,7 @@ def _assemble(
         add_eos=_or_else(file.flag("tokenizer.ggml.add_eos_token"), defaults.add_eos),
         special=_special_tokens(file, defaults, pre, size),
         _tokens=tokens,
+        _types=types,
     )
 
 

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.distribution import Distribution
-from outrider.speculative.sampler import Sampler
 
+F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
+
+
+class DraftLaw(Protocol):
+    """The target's chain, for the rows of a drafter that drafts token by token.
+
+    What depends on the text (a grammar) walks along: :meth:`push` each draft token.
+    """
+
+    def distribution(self, row: F32, history: I32) -> Distribution | None:
+        """``q`` on a row [vocab] after the tokens of ``history``; None: nothing can follow."""
+        ...
+
+    def argmax(self, row: F32, history: I32) -> int | None:
+        """The best token of a row; None: nothing can follow."""
+        ...
+
+    def push(self, token_id: int) -> None: ...
+
+    def forced(self) -> list[int]:
+        """Tokens that must follow, whatever a model says; mostly none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +44,7 @@ class DraftRequest:
         seq_id: the sequence.
         token_ids: all committed tokens [n], the pending one included; a view, not to be kept.
         max_tokens: at most this many draft tokens, at least 1.
-        sampler: the target's chain; ``q`` is this chain on the drafter's row.
+        law: begins a walk of the target's chain; ``q`` is this chain on the drafter's row.
         uniform: the proposal stream. None asks for a deterministic draft.
         min_tokens: a shorter draft is thrown away whole.
         min_prob: stop before a token the drafter is less sure of (``p_min``).
@@ -35,7 +56,7 @@ class DraftRequest:
     seq_id: int
     token_ids: I32
     max_tokens: int
-    sampler: Sampler
+    law: Callable[[], DraftLaw]
     uniform: Callable[[], float] | None = None
     min_tokens: int = 0
     min_prob: float = 0.0

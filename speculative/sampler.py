@@ -2,80 +2,96 @@
 
 from __future__ import annotations
 
-import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.speculative.candidates import Adjustments, best
+from outrider.speculative.candidates import Adjustments, best, require_finite
 from outrider.speculative.distribution import Distribution
-from outrider.speculative.errors import EngineError
+from outrider.speculative.dry import NO_BREAKERS, DryBreakers, dry_penalties, is_dry_on
 from outrider.speculative.settings import SamplingSettings
+from outrider.speculative.shortlist import Candidates, LogitBias, Unranked
+from outrider.speculative.truncation import (
+    min_p,
+    temperature,
+    top_k,
+    top_n_sigma,
+    top_p,
+    typical,
+    xtc,
+)
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
-_FIRST_GUESS = 256
+_ALL = 1 << 30
+_CHANGING = {"penalties", "dry"}
+_MAY_MOVE_THE_BEST = {*_CHANGING, "typ_p", "xtc"}
 
 
 class Sampler:
-    """llama.cpp's chain (common/sampling.cpp), in its order and with its defaults.
+    """llama.cpp's chain (common/sampling.cpp): bias, then ``settings.samplers`` in their order.
 
-    Bias, penalties, top-k, top-p, min-p, temperature: the truncations see the law at
-    temperature 1. Where top-k is on and at most a few thousand, no pass but the selection
-    touches the whole row. Sums are float64; llama.cpp's are float32.
+    A pure function of the row, the history and XTC's coin. With ``mirostat`` set it is the law
+    that :class:`outrider.speculative.mirostat.Mirostat` truncates: bias and temperature.
     """
 
-    def __init__(self, settings: SamplingSettings) -> None:
+    def __init__(self, settings: SamplingSettings, breakers: DryBreakers | None = None) -> None:
         self.settings = settings
-        self._bias_ids = np.array(sorted(settings.logit_bias), np.int64)
-        self._bias = np.array([settings.logit_bias[int(i)] for i in self._bias_ids])
-        self._penalises = settings.repeat_last_n != 0 and (
-            settings.repeat_penalty != 1
-            or settings.frequency_penalty != 0
-            or settings.presence_penalty != 0
-        )
+        self._breakers = breakers or NO_BREAKERS
+        self._bias = LogitBias(settings.logit_bias)
+        self._spread = 0.0 if settings.mirostat else settings.dynatemp_range
+        stages = _stages(settings)
+        # dynamic temperature goes up to temp + spread
+        self._is_greedy = "temperature" in stages and settings.temp + max(self._spread, 0.0) <= 0
+        if self._is_greedy:  # what comes after finds one token
+            stages = stages[: stages.index("temperature") + 1]
+        self._changes = tuple(name for name in stages if name in _CHANGING)
+        num_leading = next((i for i, name in enumerate(stages) if name not in _CHANGING), None)
+        self._leading, self._stages = stages[:num_leading], stages[len(stages[:num_leading]) :]
+        after_top_p = {after for name, after in pairwise((*stages, "")) if name == "top_p"}
+        self._least = settings.min_p if after_top_p == {"min_p"} else 0.0
+        self._is_argmax = self._is_greedy and not _MAY_MOVE_THE_BEST.intersection(self._stages)
 
     @property
     def is_greedy(self) -> bool:
-        return self.settings.temp <= 0
+        """True if every law is a point mass."""
+        return self._is_greedy
+
+    @property
+    def uses_coin(self) -> bool:
+        """True if the law depends on the coin."""
+        return "xtc" in self._stages
 
     @property
     def history_length(self) -> int:
         """How many of the last tokens the law depends on."""
-        if not self._penalises:
-            return 0
-        last = self.settings.repeat_last_n
-        return last if last > 0 else 1 << 30
+        return max((self._window(name) for name in self._changes), default=0)
 
-    def distribution(self, row: F32, history: I32) -> Distribution:
+    def distribution(self, row: F32, history: I32, coin: float = 1.0) -> Distribution:
         """The law of the next token.
 
         Args:
-            row: raw logits [vocab], not changed.
+            row: raw logits [vocab], not changed; -inf for tokens that must not come.
             history: the tokens before it, accepted draft tokens included; only the last
                 :attr:`history_length` are read.
+            coin: a uniform in [0, 1) that decides whether XTC acts.
 
         Raises:
             EngineError: the model returned no finite logit.
         """
-        if self.is_greedy:
+        if self._is_argmax:
             return Distribution.point(self.argmax(row, history))
-        adjusted = self.adjustments(row, history)
-        if 0 < self.settings.top_k < len(row):
-            ids, logits = best(row, self.settings.top_k, adjusted)
-            _require_finite(logits[0])
-            weights = np.exp(logits - logits[0])
-            kept = self._num_kept(logits, weights, float(weights.sum()))
-            ids, logits = ids[:kept], logits[:kept]
-        else:
-            ids, logits = self._wide(row, adjusted)
-        return Distribution.softmax(ids, logits / self.settings.temp)
+        candidates: Candidates = self._start(row, history, self._leading)
+        for name in self._stages:
+            candidates = self._after(name, candidates, history, coin)
+        return candidates.law()
 
     def argmax(self, row: F32, history: I32) -> int:
-        """The best token after bias and penalties, the lowest id of equals."""
+        """The best token after bias, penalties and DRY, the lowest id of equals."""
         adjusted = self.adjustments(row, history)
         token = int(row.argmax())
         logit = float(row[token])
@@ -83,28 +99,62 @@ class Sampler:
         if adjusted is not None and (adjusted.logits.max() >= logit or token in adjusted.token_ids):
             ids, logits = best(row, 1, adjusted)
             token, logit = int(ids[0]), float(logits[0])
-        _require_finite(logit)
+        require_finite(logit)
         return token
 
     def adjustments(self, row: F32, history: I32) -> Adjustments | None:
-        """Logits changed by bias and penalties; None if there are none."""
-        if not self._penalises and not len(self._bias_ids):
+        """Logits changed by bias, penalties and DRY; None if there are none."""
+        if not self._changes and not len(self._bias):
             return None
-        # a drafter's vocabulary may be shorter than the target's
-        within = slice(*self._bias_ids.searchsorted((0, len(row))))
-        bias_ids, bias = self._bias_ids[within], self._bias[within]
-        if not self._penalises:
-            return Adjustments(bias_ids, row[bias_ids] + bias) if len(bias_ids) else None
-        window = history[-self.history_length :]
-        seen, counts = np.unique(window, return_counts=True)
-        ids = np.union1d(seen, bias_ids).astype(np.int64)
-        if not len(ids):
-            return None
-        logits = row[ids].astype(np.float64)
-        logits[ids.searchsorted(bias_ids)] += bias
-        at = ids.searchsorted(seen)
-        logits[at] = self._penalised(logits[at], counts)
-        return Adjustments(ids, logits)
+        return self._start(row, history, self._changes).adjusted
+
+    def _start(self, row: F32, history: I32, changes: tuple[str, ...]) -> Unranked:
+        """All tokens, after the bias and what else changes single logits."""
+        candidates = self._bias.candidates(row)
+        for name in changes:
+            candidates = self._changed(name, candidates, history)
+        return candidates
+
+    def _window(self, name: str) -> int:
+        """How far back a stage looks."""
+        if name == "dry":
+            return self.settings.dry_penalty_last_n
+        last = self.settings.repeat_last_n
+        return last if last > 0 else _ALL
+
+    def _after(self, name: str, candidates: Candidates, history: I32, coin: float) -> Candidates:
+        """What one stage leaves."""
+        settings = self.settings
+        match name:
+            case "top_k":
+                return top_k(candidates, settings.top_k)
+            case "top_p":
+                return top_p(candidates, settings.top_p, self._least)
+            case "min_p":
+                return min_p(candidates, settings.min_p)
+            case "temperature":
+                return temperature(candidates, settings.temp, self._spread, settings.dynatemp_exp)
+            case "top_n_sigma":
+                return top_n_sigma(candidates, settings.top_n_sigma)
+            case "typ_p":
+                return typical(candidates, settings.typical_p)
+            case "xtc":
+                acts = coin <= settings.xtc_probability
+                return xtc(candidates, settings.xtc_threshold) if acts else candidates
+        return self._changed(name, candidates.by_id(), history)
+
+    def _changed(self, name: str, candidates: Unranked, history: I32) -> Unranked:
+        """The candidates after penalties or DRY."""
+        if name == "dry":
+            ids, penalties = dry_penalties(history, self.settings, self._breakers)
+            if not len(ids):
+                return candidates
+            found, places = candidates.find(ids)
+            return candidates.with_logits(places, candidates.logits_at(places) - penalties[found])
+        seen, counts = np.unique(history[-self._window(name) :], return_counts=True)
+        found, places = candidates.find(seen.astype(np.int64))
+        logits = self._penalised(candidates.logits_at(places), counts[found])
+        return candidates.with_logits(places, logits)
 
     def _penalised(self, logits: F64, counts: I64) -> F64:
         """llama.cpp's penalties (llama-sampler.cpp, penalties_apply)."""
@@ -115,60 +165,25 @@ class Sampler:
         penalty = counts * settings.frequency_penalty + settings.presence_penalty
         return np.asarray(repeated - penalty)
 
-    def _num_kept(self, logits: F64, weights: F64, total: float) -> int:
-        """How many of the sorted candidates top-p and min-p leave.
 
-        ``weights`` are exp(logit - best); ``total`` is the sum of all weights top-p sees.
-        """
-        kept = len(logits)
-        if self.settings.top_p < 1:
-            cumulative = weights.cumsum()
-            kept = int(cumulative.searchsorted(self.settings.top_p * total)) + 1
-        if self.settings.min_p > 0:
-            threshold = logits[0] + math.log(self.settings.min_p)
-            kept = min(kept, int((-logits).searchsorted(-threshold, side="right")))
-        return max(1, min(kept, len(logits)))
-
-    def _wide(self, row: F32, adjusted: Adjustments | None) -> tuple[I64, F64]:
-        """Candidates without top-k."""
-        _, top = best(row, 1, adjusted)
-        _require_finite(top[0])
-        if self.settings.top_p >= 1:
-            return self._above_min_p(row, adjusted, float(top[0]))
-        weights = np.exp(row.astype(np.float64) - top[0])
-        if adjusted is not None:
-            weights[adjusted.token_ids] = np.exp(adjusted.logits - top[0])
-        total = float(weights.sum())
-        count = _FIRST_GUESS
-        while True:
-            ids, head = best(row, min(count, len(row)), adjusted)
-            kept = self._num_kept(head, np.exp(head - top[0]), total)
-            if kept < len(ids) or len(ids) == len(row):
-                return ids[:kept], head[:kept]
-            count *= 16
-
-    def _above_min_p(self, row: F32, adjusted: Adjustments | None, top: float) -> tuple[I64, F64]:
-        """All tokens that min-p leaves, by id; the whole vocabulary when it is off."""
-        min_p = self.settings.min_p
-        floor = top + math.log(min_p) if min_p > 0 else -math.inf
-        ids = np.flatnonzero(row >= _ceil_float32(floor)) if min_p > 0 else np.arange(len(row))
-        logits = row[ids].astype(np.float64)
-        if adjusted is not None:
-            others = ~np.isin(ids, adjusted.token_ids)
-            above = adjusted.logits >= floor
-            ids = np.concatenate((ids[others], adjusted.token_ids[above]))
-            logits = np.concatenate((logits[others], adjusted.logits[above]))
-            order = ids.argsort()
-            ids, logits = ids[order], logits[order]
-        return ids, logits
-
-
-def _ceil_float32(value: float) -> np.float32:
-    """The smallest float32 not below ``value``: comparing with it is exact for float32 rows."""
-    rounded = np.float32(value)
-    return rounded if float(rounded) >= value else np.nextafter(rounded, np.float32(np.inf))
-
-
-def _require_finite(logit: float) -> None:
-    if not math.isfinite(logit):
-        raise EngineError("the model returned no usable logits (all infinite or not a number)")
+def _stages(settings: SamplingSettings) -> tuple[str, ...]:
+    """The samplers that are on, in their order."""
+    if settings.mirostat:
+        return ("temperature",)
+    is_on = {
+        "penalties": settings.repeat_last_n != 0
+        and (
+            settings.repeat_penalty != 1
+            or settings.frequency_penalty != 0
+            or settings.presence_penalty != 0
+        ),
+        "dry": is_dry_on(settings),
+        "top_n_sigma": settings.top_n_sigma > 0,
+        "top_k": settings.top_k > 0,
+        "typ_p": settings.typical_p < 1,
+        "top_p": settings.top_p < 1,
+        "min_p": settings.min_p > 0,
+        "xtc": settings.xtc_probability > 0 and settings.xtc_threshold <= 0.5,
+        "temperature": True,
+    }
+    return tuple(name for name in settings.samplers if is_on[name])

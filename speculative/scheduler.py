@@ -7,23 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
-from outrider.speculative.distribution import Distribution
 from outrider.speculative.drafters.chain import ChainDrafter
 from outrider.speculative.errors import EngineError
 from outrider.speculative.events import Event, PromptEvent, StepEvent
 from outrider.speculative.generation import Generation, Slot
-from outrider.speculative.proposal import DraftRequest, Proposal
+from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
 from outrider.speculative.runner import Rollback, Runner
 from outrider.speculative.settings import SpeculationSettings
 from outrider.speculative.statistics import Pause, Rule
 from outrider.speculative.step_costs import StepCosts
 from outrider.speculative.token_sequence import common_prefix_length
-from outrider.speculative.verifier import Coins, verify
-
-I32 = NDArray[np.int32]
+from outrider.speculative.verifier import verify
 
 # a cancel during a long prompt is heard between chunks
 _PROMPT_CHUNK = 512
@@ -97,11 +93,15 @@ class Scheduler:
         return [self._settle_step(generation, block, proposal, outputs)]
 
     def end(self, generation: Generation) -> None:
-        """Leave the slot consistent however the generation ended: one token not cached."""
+        """Leave the slot consistent however the generation ended: one token not cached.
+
+        The caches of the drafters are cut there too.
+        """
         slot = generation.slot
         if generation.is_reading:
             slot.tokens.truncate(min(slot.num_read + 1, len(slot.tokens)))
         self._roll_back(slot)
+        self.drafter.settle(slot.seq_id, slot.tokens.ids)
 
     def _roll_back(self, slot: Slot) -> bool:
         """Cut from the cache what is no part of the text; False if the cache is empty now.
@@ -128,7 +128,10 @@ class Scheduler:
         if not requests:
             return [Proposal()] * len(generations)
         made = iter(self.drafter.propose(requests))
-        proposals = [Proposal() if request is None else next(made) for _, request in wanted]
+        proposals = [
+            Proposal() if request is None else _valid(generation, next(made))
+            for generation, request in wanted
+        ]
         spent = self.drafter.spent
         for one in spent:
             seconds = one.seconds - one.catch_up_s
@@ -148,17 +151,24 @@ class Scheduler:
         if generation.is_reading or not self.drafter.members:
             self._note_dropped(generation)
             return None
+        if generation.law.is_forced:  # it is known what comes
+            return None
         length = generation.draft_length.next_length(min(generation.max_draft, most))
         generation.last_draft_length = length
         generation.stats.paused = generation.draft_length.paused
         if length <= 0:
             return None
-        sampled = self.speculation.sampling == "probabilistic" and not generation.sampler.is_greedy
+        law, coins = generation.law, generation.coins
+        sampled = (
+            self.speculation.sampling == "probabilistic"
+            and not law.is_greedy
+            and not law.is_adaptive
+        )
         return DraftRequest(
             generation.slot.seq_id,
             generation.slot.tokens.ids,
             length,
-            generation.sampler,
+            lambda: law.draft(coins),
             uniform=generation.uniforms.proposal if sampled else None,
             min_tokens=min(self.speculation.n_min, length),
             min_prob=self.speculation.p_min,
@@ -220,35 +230,33 @@ class Scheduler:
         is_step: bool = True,
     ) -> StepEvent:
         slot = generation.slot
-        rows = outputs.logits(block)
-        sampler = generation.sampler
-        history = _history(slot.tokens.ids, proposal, sampler.history_length)
-        before = len(history) - len(proposal)
-
-        def target(position: int) -> Distribution:
-            return sampler.distribution(rows[position], history[: before + position])
-
-        rule = self._rule(generation, proposal)
-        verdict = verify(
-            proposal,
-            target,
-            Coins(generation.uniforms, len(generation.token_ids)),
-            rule,
-            generation.is_end,
-            self.chances or (),
+        coins = generation.coins
+        law = generation.law.block(
+            outputs.logits(block), slot.tokens.ids, proposal.token_ids, coins
         )
-        tokens, num_accepted = generation.commit(proposal, verdict, rule, is_step=is_step)
+        rule = self._rule(generation, proposal)
+        failure = None
+        try:
+            verdict = verify(proposal, law, coins, rule, generation.is_end, self.chances or ())
+        except EngineError as error:  # the draft tokens before the row of no use stand
+            failure, verdict = error, Verdict(len(law.laws), None, "none")
+        tokens, num_accepted = generation.commit(proposal, verdict, rule, law, is_step=is_step)
         read = block.start_pos + len(block.token_ids) - len(proposal) + num_accepted
         slot.num_read = min(read, len(slot.tokens))
+        if failure is not None:
+            generation.finish("error", ("bad_outputs", str(failure)))
         if proposal.token_ids:
             self.drafter.observe_verdict(slot.seq_id, verdict)
-        return StepEvent(generation.take_text(), tuple(tokens), num_accepted)
+        reasoning, text = generation.take_text()
+        return StepEvent(text, tuple(tokens), num_accepted, reasoning)
 
     def _rule(self, generation: Generation, proposal: Proposal) -> Rule:
         if self.chances is not None:
             return "synthetic"
-        if generation.sampler.is_greedy:
+        if generation.law.is_greedy:
             return "greedy"
+        if generation.law.is_adaptive:
+            return "match"
         if self.speculation.verify == "auto":
             return "match" if proposal.distributions is None else "rejection"
         return "rejection" if self.speculation.verify == "rejection" else "match"
@@ -269,8 +277,15 @@ def _step_block(generation: Generation, proposal: Proposal) -> Block:
     return Block(generation.slot.seq_id, block, len(tokens) - 1, num_outputs=len(block))
 
 
-def _history(tokens: I32, proposal: Proposal, length: int) -> I32:
-    """The last ``length`` committed tokens and the draft tokens after them."""
-    if length == 0:
-        return np.empty(len(proposal), np.int32)  # never read
-    return np.concatenate((tokens[-length:], np.asarray(proposal.token_ids, np.int32)))
+def _valid(generation: Generation, proposal: Proposal) -> Proposal:
+    """The part of a deterministic draft that the grammar lets stand.
+
+    A sampled draft stays whole: what the grammar forbids is rejected by the ratio test.
+    """
+    if proposal.distributions is not None:
+        return proposal
+    count = generation.law.num_valid(proposal.token_ids)
+    if count == len(proposal):
+        return proposal
+    discarded = (*proposal.discarded, (proposal.drafter, len(proposal) - count))
+    return proposal.cut(count, proposal.drafter, discarded)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
+from outrider.speculative.constraint import Constraint
 from outrider.speculative.draft_length import DraftLength
 from outrider.speculative.errors import EngineError, InputError, PromptTooLongError
 from outrider.speculative.events import Event
 from outrider.speculative.generation import Generation, Slot
+from outrider.speculative.law import token_law
 from outrider.speculative.scheduler import Scheduler
-from outrider.speculative.settings import GenerationSettings
+from outrider.speculative.settings import GenerationSettings, GrammarSettings
 from outrider.speculative.statistics import SpeculationStats, Timings
 from outrider.speculative.tokenizer import Tokenizer
 
@@ -23,12 +25,14 @@ class Session:
         scheduler: Callable[[], Scheduler],
         tokenizer: Tokenizer,
         draft_length: Callable[[GenerationSettings], DraftLength],
+        constrain: Callable[[GrammarSettings], Constraint] | None = None,
     ) -> None:
-        """``scheduler`` and ``draft_length`` are asked anew for each answer: settings change."""
+        """All of these are asked anew for each answer: settings change."""
         self._slot = Slot(seq_id)
         self._scheduler = scheduler
         self._tokenizer = tokenizer
         self._draft_length = draft_length
+        self._constrain = constrain
         self._generation: Generation | None = None
         self._is_cancelled = False
 
@@ -67,7 +71,7 @@ class Session:
         """Check a prompt and set up an answer to it, without decoding anything.
 
         Raises:
-            InputError: the prompt is empty.
+            InputError: the prompt is empty, or the grammar is broken.
             PromptTooLongError: it does not fit the context.
         """
         scheduler = self._scheduler()
@@ -83,6 +87,7 @@ class Session:
             self._tokenizer,
             n_ctx,
             self._draft_length(settings),
+            token_law(settings, self._tokenizer, self._constrain),
         )
         scheduler.begin(generation)
         self._generation, self._is_cancelled = generation, False

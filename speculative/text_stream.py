@@ -10,12 +10,15 @@ from collections.abc import Sequence
 class TextStream:
     """Collects the bytes of emitted tokens and gives out complete characters.
 
-    A character split over tokens waits for its last byte; an invalid byte becomes U+FFFD. Text
-    that could be the beginning of a stop string is held back until it is known.
+    A character split over tokens waits for its last byte, and is no text if that never comes; an
+    invalid byte becomes U+FFFD. Text that could be the beginning of a stop string is held back
+    until it is known. The stop string that is complete first ends the text, at its beginning; of
+    several that are complete with the same character, the longest. So the text does not depend
+    on how it is cut into tokens (llama.cpp takes the first beginning within each token).
     """
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
-        self._stop = tuple(s for s in stop if s)
+        self._stops = [_StopString(text) for text in stop if text]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._shown: list[str] = []
         self._num_shown = 0
@@ -30,12 +33,16 @@ class TextStream:
 
     def push(self, piece: bytes) -> bool:
         """Add one token's bytes; True if a stop string is complete (nothing may follow then)."""
-        self._held += self._decoder.decode(piece)
+        text = self._decoder.decode(piece)
+        begin = len(self._held)
+        self._held += text
         self._ends.append(self._num_shown + len(self._held))
-        found = [at for s in self._stop if (at := self._held.find(s)) >= 0]
-        if found:
-            self._held = self._held[: min(found)]
-            self.is_stopped = True
+        for index, character in enumerate(text if self._stops else "", begin + 1):
+            found = [len(stop.text) for stop in self._stops if stop.advance(character)]
+            if found:
+                self._held = self._held[: index - max(found)]
+                self.is_stopped = True
+                break
         return self.is_stopped
 
     def num_tokens_kept(self) -> int:
@@ -47,7 +54,7 @@ class TextStream:
         """The text that can no longer become part of a stop string, once."""
         if self.is_stopped:
             return self.finish()
-        held_back = max((self._overlap(s) for s in self._stop), default=0)
+        held_back = max((stop.matched for stop in self._stops), default=0)
         return self._give(len(self._held) - held_back)
 
     def finish(self) -> str:
@@ -60,9 +67,24 @@ class TextStream:
         self._num_shown += count
         return text
 
-    def _overlap(self, stop: str) -> int:
-        """Length of the longest beginning of ``stop`` that ends the held text."""
-        for length in range(min(len(stop) - 1, len(self._held)), 0, -1):
-            if self._held.endswith(stop[:length]):
-                return length
-        return 0
+
+class _StopString:
+    """How much of a stop string ends the text, character by character (Knuth, Morris, Pratt)."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.matched = 0
+        # after n matched characters: the longest shorter beginning that ends them
+        self._shorter = [0, 0]
+        for character in text[1:]:
+            self._shorter.append(self._extended(self._shorter[-1], character))
+
+    def advance(self, character: str) -> bool:
+        """Read one character of the text; True if the stop string is complete with it."""
+        self.matched = self._extended(self.matched, character)
+        return self.matched == len(self.text)
+
+    def _extended(self, matched: int, character: str) -> int:
+        while matched and self.text[matched] != character:
+            matched = self._shorter[matched]
+        return matched + (self.text[matched] == character)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 _CHUNK = 1024
-_TARGET, _ACCEPTANCE, _PROPOSAL = range(3)
+_TARGET, _ACCEPTANCE, _PROPOSAL, _CHAIN = range(4)
 
 
 class Uniforms:
-    """Three independent streams of float64 in [0, 1) from one seed.
+    """Independent streams of float64 in [0, 1) from one seed.
 
-    The target and the acceptance stream are read by index of the emitted token, one number of
-    each for every token from the first on: draft lengths, cancels, forced tokens and restores
-    cannot shift them, and plain decoding draws the same tokens as ``match``. Proposals have a
-    stream of their own that only moves forward: a value used twice would correlate a draft
-    with a later draw.
+    Those of the target, of acceptance and of the chain (samplers that throw a coin of their
+    own: XTC) are read by index of the emitted token, one number of each for every token from
+    the first on: draft lengths, cancels, forced tokens and restores cannot shift them, and
+    plain decoding draws the same tokens as ``match``. Proposals have a stream of their own that
+    only moves forward: a value used twice would correlate a draft with a later draw.
     """
 
     def __init__(self, seed: int) -> None:
@@ -31,6 +32,9 @@ class Uniforms:
 
     def acceptance(self, index: int) -> float:
         return self._at(_ACCEPTANCE, index)
+
+    def chain(self, index: int) -> float:
+        return self._at(_CHAIN, index)
 
     def proposal(self) -> float:
         """The next number of the proposal stream."""
@@ -46,6 +50,23 @@ class Uniforms:
             numbers = np.random.Generator(generator).random(_CHUNK)
             self._chunks[stream, chunk] = numbers
         return float(numbers[offset])
+
+
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """The uniforms of one block: those of the token that would be emitted ``offset``-th."""
+
+    uniforms: Uniforms
+    first_index: int
+
+    def target(self, offset: int) -> float:
+        return self.uniforms.target(self.first_index + offset)
+
+    def acceptance(self, offset: int) -> float:
+        return self.uniforms.acceptance(self.first_index + offset)
+
+    def chain(self, offset: int) -> float:
+        return self.uniforms.chain(self.first_index + offset)
 
 
 def fresh_seed() -> int:

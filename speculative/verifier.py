@@ -8,26 +8,11 @@ Pure arithmetic with no model in sight. Rejection sampling is that of Leviathan 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from outrider.speculative.distribution import Distribution
 from outrider.speculative.proposal import Proposal, Verdict
 from outrider.speculative.statistics import Rule
-from outrider.speculative.uniforms import Uniforms
-
-
-@dataclass(frozen=True, slots=True)
-class Coins:
-    """The uniforms of one block: those of the token that would be emitted ``offset``-th."""
-
-    uniforms: Uniforms
-    first_index: int
-
-    def target(self, offset: int) -> float:
-        return self.uniforms.target(self.first_index + offset)
-
-    def acceptance(self, offset: int) -> float:
-        return self.uniforms.acceptance(self.first_index + offset)
+from outrider.speculative.uniforms import Coins
 
 
 def verify(

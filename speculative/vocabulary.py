@@ -21,6 +21,10 @@ class Vocabulary:
         data = text.encode("utf-8", "surrogatepass")
         return self._native.tokenize(data, parse_special=parse_special) if data else []
 
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """Token ids of plain text."""
+        return self._native.tokenize(data, parse_special=False) if data else []
+
     def with_bos(self, token_ids: list[int]) -> list[int]:
         """The same ids with exactly one beginning-of-sequence token where the model wants it."""
         native = self._native
@@ -42,10 +46,23 @@ class Vocabulary:
             known = self._ends[token_id] = self._native.is_end(token_id)
         return known
 
+    def written(self, token_id: int) -> bytes:
+        """The bytes of a text of this token alone, a control token's own text included."""
+        return self._native.detokenize(token_id)
+
     @cached_property
     def end_ids(self) -> tuple[int, ...]:
         """All end-of-generation tokens (asks for each token: only for ``ignore_eos``)."""
         return tuple(i for i in range(self.size) if self._native.is_end(i))
+
+    @cached_property
+    def suppressed_ids(self) -> tuple[int, ...]:
+        """Tokens the model's file says are never to be drawn."""
+        return tuple(self._native.suppressed)
+
+    def text(self, token_id: int) -> str:
+        """The token as the vocabulary writes it, control tokens too."""
+        return self._native.text(token_id)
 
     @cached_property
     def control_texts(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from tools.toy_session import answer, fixed, toy_session
 
 from outrider.speculative.drafters.made_up import OracleDrafter
 from outrider.speculative.events import GenerationResult
+from outrider.speculative.law import token_law
 from outrider.speculative.settings import GenerationSettings, SamplingSettings
 
 SIZE = 20
@@ -105,14 +106,14 @@ def test_a_greedy_difference_is_a_tie_up_to_half_a_logit(gap: float, is_tie: boo
     other = replace(plain, token_ids=[5, 6, 6])
     said = Answer(PROMPT, settings, plain)
     if is_tie:
-        tie = check_against_plain(said, other, _with_gap(gap))
+        tie = check_against_plain(said, other, _with_gap(gap), token_law(settings, TOKENIZER))
         assert tie is not None
         assert tie.index == 1
         assert tie.gap == pytest.approx(gap, abs=1e-6)
     else:
         with pytest.raises(AssertionError):
-            check_against_plain(said, other, _with_gap(gap))
-    assert check_against_plain(said, plain, _with_gap(gap)) is None
+            check_against_plain(said, other, _with_gap(gap), token_law(settings, TOKENIZER))
+    assert check_against_plain(said, plain, _with_gap(gap), token_law(settings, TOKENIZER)) is None
 
 
 def test_a_sampled_difference_is_a_tie_near_an_edge_of_the_law() -> None:
@@ -123,7 +124,12 @@ def test_a_sampled_difference_is_a_tie_near_an_edge_of_the_law() -> None:
         plain = answer(toy_session(ToyRunner(ROWS, SIZE), TOKENIZER), PROMPT, settings)
         other = replace(plain, token_ids=[(plain.token_ids[0] + 1) % END])
         try:
-            tie = check_against_plain(Answer(PROMPT, settings, plain), other, ToyRunner(ROWS, SIZE))
+            tie = check_against_plain(
+                Answer(PROMPT, settings, plain),
+                other,
+                ToyRunner(ROWS, SIZE),
+                token_law(settings, TOKENIZER),
+            )
         except AssertionError:
             far += 1
         else:
@@ -137,4 +143,9 @@ def test_an_answer_that_only_goes_on_is_no_tie() -> None:
     plain = answer(toy_session(ToyRunner(ROWS, SIZE), TOKENIZER), PROMPT, GREEDY)
     longer = replace(plain, token_ids=[*plain.token_ids, 3])
     with pytest.raises(AssertionError, match="one answer has 8 tokens, the other 9"):
-        check_against_plain(Answer(PROMPT, GREEDY, plain), longer, ToyRunner(ROWS, SIZE))
+        check_against_plain(
+            Answer(PROMPT, GREEDY, plain),
+            longer,
+            ToyRunner(ROWS, SIZE),
+            token_law(GREEDY, TOKENIZER),
+        )

@@ -11,6 +11,7 @@ from typing import Any
 from outrider.speculative.drafters import KINDS, DrafterKind
 from outrider.speculative.drafters.chain import ChainDrafter
 from outrider.speculative.drafters.drafter import Drafter
+from outrider.speculative.drafters.grammar_drafter import GrammarDrafter
 from outrider.speculative.drafters.made_up import FillerDrafter, OracleDrafter, ScriptDrafter
 from outrider.speculative.drafters.model_drafter import ModelDrafter
 from outrider.speculative.drafters.ngram_family import ngram_drafter
@@ -136,6 +137,8 @@ def _build(one: DraftPlan, site: Site) -> Drafter:
         return _model_drafter(one, site)
     if name.startswith("ngram-"):
         return ngram_drafter(name, settings, one.n_max, site.target.vocab_size)
+    if name == "grammar":
+        return GrammarDrafter(one.n_max)
     if name == "script":
         return ScriptDrafter(options["drafts"], one.n_max)
     if name == "oracle":

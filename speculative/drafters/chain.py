@@ -7,10 +7,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.errors import EngineError
 from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
+
+I32 = NDArray[np.int32]
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +81,10 @@ class ChainDrafter:
         winner = self._winner.pop(seq_id, None)
         if winner is not None:
             winner.observe_verdict(seq_id, verdict)
+
+    def settle(self, seq_id: int, token_ids: I32) -> None:
+        for member in self.members:
+            member.settle(seq_id, token_ids)
 
     def forget(self, seq_id: int) -> None:
         for member in self.members:

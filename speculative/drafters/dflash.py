@@ -103,7 +103,8 @@ class DflashDrafter(StateDrafter):
                 # the head's figure fills the whole row
                 if hidden[i, 0] < draft.request.min_prob:
                     return
-                going = draft.append(draft.best(logits[i]))
+                token = draft.best(logits[i])
+                going = token is not None and draft.append(token)
             else:
                 going = draft.extend(logits[i])
             if not going:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
+
+I32 = NDArray[np.int32]
 
 
 class Drafter(Protocol):
@@ -46,6 +51,10 @@ class Drafter(Protocol):
         """Learn what became of the last proposal for ``seq_id``."""
         ...
 
+    def settle(self, seq_id: int, token_ids: I32) -> None:
+        """An answer has ended and this is the text now: drop from the cache what is no part."""
+        ...
+
     def forget(self, seq_id: int) -> None:
         """The sequence starts anew."""
         ...
@@ -62,6 +71,9 @@ class DrafterDefaults:
         pass
 
     def observe_verdict(self, seq_id: int, verdict: Verdict) -> None:
+        pass
+
+    def settle(self, seq_id: int, token_ids: I32) -> None:
         pass
 
     def forget(self, seq_id: int) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.drafters.drafter import DrafterDefaults
 from outrider.speculative.drafters.open_draft import OpenDraft
 from outrider.speculative.proposal import DraftRequest, Proposal
 from outrider.speculative.runner import Runner
 from outrider.speculative.token_sequence import TokenSequence, common_prefix_length
+
+I32 = NDArray[np.int32]
 
 _ORDINARY_CATCH_UP = 4  # tokens; a longer one is not the price of a draft
 
@@ -51,6 +56,11 @@ class ModelDrafter(DrafterDefaults):
             for r in requests
         ]
 
+    def settle(self, seq_id: int, token_ids: I32) -> None:
+        cached = self._cached.get(seq_id)
+        if cached is not None:
+            self._cut(seq_id, cached, common_prefix_length(cached.ids, token_ids))
+
     def forget(self, seq_id: int) -> None:
         self._cached.pop(seq_id, None)
         self._runner.truncate(seq_id, 0)
@@ -68,10 +78,11 @@ class ModelDrafter(DrafterDefaults):
         cached = self._cached.setdefault(request.seq_id, TokenSequence())
         # the last committed token is decoded again if it must be: its row starts the draft
         shared = min(common_prefix_length(cached.ids, committed), len(committed) - 1)
-        if not self._runner.truncate(request.seq_id, shared):
-            shared = 0
-        cached.truncate(shared)
+        self._cut(request.seq_id, cached, shared)
         return OpenDraft(request, min(request.max_tokens, room), self._vocab_size)
+
+    def _cut(self, seq_id: int, cached: TokenSequence, length: int) -> None:
+        cached.truncate(length if self._runner.truncate(seq_id, length) else 0)
 
     def _num_missing(self, draft: OpenDraft) -> int:
         return len(draft.request.token_ids) - len(self._cached[draft.request.seq_id])

@@ -24,6 +24,7 @@ class OpenDraft:
         self.tokens = TokenSequence(request.token_ids)
         self.max_tokens = max_tokens
         self._vocab_size = vocab_size
+        self._law = request.law()
         self._laws: list[Distribution] = []
 
     @property
@@ -41,9 +42,14 @@ class OpenDraft:
         if request.uniform is None:
             if request.min_prob > 0 and _confidence(row) < request.min_prob:
                 return False
-            token = self.best(row)
+            best_token = self.best(row)
+            if best_token is None:
+                return False
+            token = best_token
         else:
-            law = request.sampler.distribution(row, history)
+            law = self._law.distribution(row, history)
+            if law is None:
+                return False
             # decided before the draw: dropping a drawn token would bias the law
             if request.min_prob > 0 and law.probs.max() < request.min_prob:
                 return False
@@ -51,13 +57,14 @@ class OpenDraft:
             self._laws.append(law)
         return self.append(token)
 
-    def best(self, row: F32) -> int:
-        """The token a deterministic draft takes, whatever its probability."""
-        return self.request.sampler.argmax(row[: self._vocab_size], self.tokens.ids)
+    def best(self, row: F32) -> int | None:
+        """The token a deterministic draft takes, whatever its probability; None: no token."""
+        return self._law.argmax(row[: self._vocab_size], self.tokens.ids)
 
     def append(self, token: int) -> bool:
         """Add a token; False when the draft is complete."""
         self.tokens.extend([token])
+        self._law.push(token)
         return self.num_drafted < self.max_tokens
 
     def proposal(self, catch_up_s: float = 0.0) -> Proposal:

@@ -81,6 +81,13 @@ class StateDrafter(DrafterDefaults, ABC):
             taps = [outputs.states(block, tap) for tap in self.taps]
             self._mirror(block.seq_id).ring.write(block.start_pos, taps)
 
+    def settle(self, seq_id: int, token_ids: I32) -> None:
+        mirror = self._mirrors.get(seq_id)
+        if mirror is not None:
+            shared = common_prefix_length(mirror.tokens.ids, token_ids)
+            mirror.num_cells = min(mirror.num_cells, self._num_true(shared, len(token_ids) - 1))
+            self._context.truncate(seq_id, mirror.num_cells)
+
     def forget(self, seq_id: int) -> None:
         self._mirrors.pop(seq_id, None)
         self._context.truncate(seq_id, 0)

@@ -36,6 +36,7 @@ _SYMBOLS = (
     "llama_backend_init",
     "llama_context_default_params",
     "llama_decode",
+    "llama_detokenize",
     "llama_encode",
     "llama_free",
     "llama_get_embeddings",
@@ -83,7 +84,7 @@ _SYMBOLS = (
     "llama_vocab_n_tokens",
 )
 
-# llama-ext.h: C++ names (Itanium, as on Linux and macOS; then Microsoft's)
+# llama-ext.h: C++ names (Itanium, as on Linux and macOS; then Microsoft's); one of llama.h
 _EXTENSIONS: dict[str, tuple[tuple[str, ...], list[Any], Any]] = {
     "set_hidden": (
         (
@@ -124,6 +125,11 @@ _EXTENSIONS: dict[str, tuple[tuple[str, ...], list[Any], Any]] = {
         ),
         [ctypes.c_void_p, ctypes.c_uint32],
         ctypes.POINTER(ctypes.c_float),
+    ),
+    "get_suppressed": (
+        ("llama_vocab_get_suppress_tokens",),
+        [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32)],
+        ctypes.POINTER(ctypes.c_int32),
     ),
 }
 

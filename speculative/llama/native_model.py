@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.speculative.errors import EngineError
-from outrider.speculative.llama.library import ALL_LAYERS, last_error, library
+from outrider.speculative.llama.library import ALL_LAYERS, extension, last_error, library
 
 
 class NativeModel:
@@ -124,6 +124,13 @@ class NativeModel:
     def is_end(self, token_id: int) -> bool:
         return bool(self._lib.llama_vocab_is_eog(self._vocab, token_id))
 
+    @property
+    def suppressed(self) -> list[int]:
+        """Tokens that the file says are never to be drawn."""
+        count = ctypes.c_int32()
+        tokens = extension("get_suppressed")(self._vocab, ctypes.byref(count))
+        return [int(token) for token in tokens[: count.value]] if tokens else []
+
     def attributes(self, token_id: int) -> int:
         return int(self._lib.llama_vocab_get_attr(self._vocab, token_id))
 
@@ -142,6 +149,16 @@ class NativeModel:
             )
             if count >= 0:
                 return buffer[:count]
+            size = -count
+
+    def detokenize(self, token_id: int) -> bytes:
+        """The bytes of a text of one token: control tokens as their text, no leading space."""
+        size, tokens = 64, (ctypes.c_int32 * 1)(token_id)
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            count = self._lib.llama_detokenize(self._vocab, tokens, 1, buffer, size, False, True)
+            if count >= 0:
+                return buffer.raw[:count]
             size = -count
 
     def piece(self, token_id: int) -> bytes:

@@ -15,6 +15,7 @@ from statistics import mean, median, quantiles
 
 import numpy as np
 from numpy.typing import NDArray
+from tools.draft_law import GREEDY
 
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.drafters.ngram_cache import NgramCacheDrafter
@@ -23,12 +24,9 @@ from outrider.speculative.drafters.ngram_mod import NgramModDrafter
 from outrider.speculative.drafters.ngram_pool import NgramPool
 from outrider.speculative.drafters.ngram_simple import NgramSimpleDrafter
 from outrider.speculative.proposal import DraftRequest, Verdict
-from outrider.speculative.sampler import Sampler
-from outrider.speculative.settings import SamplingSettings
 from outrider.speculative.token_sequence import TokenSequence, common_prefix_length
 
 I32 = NDArray[np.int32]
-GREEDY = Sampler(SamplingSettings(temp=0))
 VOCAB_SIZE = 50_000
 DRAFTERS: dict[str, Callable[[], Drafter]] = {
     "ngram-simple": lambda: NgramSimpleDrafter(12, 48),

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import types
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -91,10 +92,12 @@ def test_every_command_has_help_for_80_columns(
 
 
 def test_help_names_every_flag_under_its_panel(capsys: pytest.CaptureFixture[str]) -> None:
-    run_program(["chat", "--help"])
-    sections = dict(
-        section.split(":\n", 1) for section in capsys.readouterr().out.split("\n\n")[2:]
-    )
+    sections: defaultdict[str, str] = defaultdict(str)
+    for name in ("chat", "run"):
+        run_program([name, "--help"])
+        for section in capsys.readouterr().out.split("\n\n")[2:]:
+            panel, _, rows = section.partition(":\n")
+            sections[panel] += rows
     for field in FIELDS:
         for flag in field.flags:
             assert re.search(rf"(^|\s){flag}[\s,]", sections[field.panel]), flag

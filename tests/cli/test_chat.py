@@ -417,3 +417,25 @@ def test_help_needs_none_of_the_chat() -> None:
     code = "import outrider.cli.app, sys; print([m for m in sys.modules if 'prompt_toolkit' in m])"
     done = os.popen(f'{sys.executable} -c "{code}"').read()
     assert done.strip() == "[]"
+
+
+THINKING = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}{# </think> #}"
+)
+
+
+def test_a_thought_is_folded_and_ctrl_t_opens_it(start: Start, tmp_path: Path) -> None:
+    template = tmp_path / "thinking.jinja"
+    template.write_text(THINKING)
+    terminal = start(
+        *("--chat-template-file", str(template), "--reasoning-budget", "3000"), *ENDLESS
+    )
+    terminal.send(FOX + ENTER)
+    terminal.wait_for("ctrl-t opens")
+    assert "── thinking ──" not in terminal.text()
+    terminal.send("\x14")
+    terminal.wait_for("ctrl-t folds")
+    terminal.send(CTRL_C)
+    terminal.wait_for("stopped while thinking, the message is in the input")
+    terminal.wait_for(f"› {FOX}", count=2)

@@ -205,7 +205,7 @@ def test_help_lists_every_command_of_the_registry_and_fits(model: Path) -> None:
             assert command.name in text
             assert command.help in text
         assert "//text" in text
-    wanted = "/help /exit /clear /regen /undo /system /stats /spec /set /profile /save /load"
+    wanted = "/help /exit /clear /regen /undo /system /stats /spec /set /profile /think /save /load"
     assert [command.name for command in COMMANDS] == wanted.split()
 
 

@@ -16,7 +16,7 @@ from outrider.cli.engine_setup import (
 )
 from outrider.cli.errors import UsageError
 from outrider.profiles.load import load_profile
-from outrider.profiles.schema import Profile
+from outrider.profiles.schema import GRAMMAR_KEYS, Profile
 from outrider.speculative.settings import (
     DrafterSettings,
     GenerationSettings,
@@ -96,7 +96,18 @@ def test_every_value_arrives(zoo: Path) -> None:
     assert settings.speculation == SpeculationSettings(
         6, 1, 0.5, "probabilistic", "match", False, 2
     )
-    sampling = SamplingSettings(0.1, 3, 0.4, 0.2, 1.5, 9, 0.3, 0.6, {5: -1.0}, True)
+    sampling = SamplingSettings(
+        temp=0.1,
+        top_k=3,
+        top_p=0.4,
+        min_p=0.2,
+        repeat_penalty=1.5,
+        repeat_last_n=9,
+        frequency_penalty=0.3,
+        presence_penalty=0.6,
+        logit_bias={5: -1.0},
+        ignore_eos=True,
+    )
     assert generation_settings(given) == GenerationSettings(sampling, 12, ("END",), 11)
 
 
@@ -128,7 +139,8 @@ def test_no_value_of_the_profile_is_forgotten() -> None:
         here = {field.name for field in fields(schema)}
         there = {field.name for field in fields(cast(Any, settings))}
         assert there - here <= {"path"}
-        assert here - there <= {"model", "seed", "predict", "stop"}
+        of_the_answer = {field.name for field in fields(GenerationSettings)}
+        assert here - there <= {"model", *of_the_answer, *GRAMMAR_KEYS}
 
 
 def test_threads_follow_the_target_unless_given(zoo: Path) -> None:
@@ -149,12 +161,16 @@ def test_a_profile_without_a_model_says_how_to_give_one() -> None:
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
-        ({}, {}),
-        ({"chat__reasoning": "off"}, {"enable_thinking": False}),
-        ({"chat__reasoning": "on"}, {"enable_thinking": True}),
+        ({}, {"enable_thinking": True, "thinking": True}),  # as llama.cpp
+        ({"chat__reasoning": "off"}, {"enable_thinking": False, "thinking": False}),
+        ({"chat__reasoning": "on"}, {"enable_thinking": True, "thinking": True}),
         (
             {"chat__reasoning": "on", "chat__template_kwargs": {"enable_thinking": 1, "a": 2}},
-            {"enable_thinking": 1, "a": 2},
+            {"enable_thinking": 1, "thinking": True, "a": 2},
+        ),
+        (
+            {"chat__reasoning_preserve": True},
+            {"enable_thinking": True, "thinking": True, "preserve_reasoning": True},
         ),
     ],
 )

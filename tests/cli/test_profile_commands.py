@@ -66,7 +66,7 @@ def test_show_prints_what_is_in_force(profiles: object) -> None:
     Path("p.yaml").write_text("extends: smollm2\nsampling: {temp: 0.1}")
     code, out, err = outcome(profiles, "show", "p.yaml")
     assert (code, err) == (0, "")
-    assert "  temp: 0.1\n  top_k: 40\n" in out
+    assert "  temp: 0.1\n  samplers: penalties;dry;" in out
     assert "- kind: ngram-simple\n  match: 3\n" in out
 
 

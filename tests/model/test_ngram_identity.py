@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tools.recording_runner import Call, Decoded
 from tools.replay import Answer, Replay
-from tools.ties import check_against_plain
+from tools.ties import check_same
 from tools.toy_session import check_counts
 from tools.witness import Witness, engine_settings, fresh_runner
 
@@ -59,9 +59,7 @@ def test_answers_are_those_of_plain_decoding(kind: str, law: str) -> None:
                 witness.configure(settings, [DRAFTERS[kind]])
                 result = witness.answer(session, prompt_ids, asked)
                 assert plain.finish_reason == result.finish_reason == "length"
-                runner = fresh_runner(engine, 1)
-                tie = check_against_plain(Answer(prompt_ids, asked, plain), result, runner)
-                runner.close()
+                tie = check_same(plain, result, prompt_ids, asked, engine)
                 num_ties += tie is not None
                 drafted += result.stats.drafted
                 accepted += result.stats.accepted
@@ -80,12 +78,10 @@ def test_a_long_text_parts_from_plain_only_at_ties(kind: str) -> None:
         prompt = engine.encode("".join(PROMPTS.values()))
         assert 512 < len(prompt) < 1024 - 120
         witness.configure(settings, [])
-        plain = Answer(prompt, asked, witness.answer(session, prompt, asked))
+        plain = witness.answer(session, prompt, asked)
         witness.configure(settings, [DRAFTERS[kind]])
         result = witness.answer(session, prompt, asked)
-        runner = fresh_runner(engine, 1)
-        check_against_plain(plain, result, runner)
-        runner.close()
+        check_same(plain, result, prompt, asked, engine)
         witness.close()
     assert result.stats.drafted > 8
 

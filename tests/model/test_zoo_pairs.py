@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import pytest
+from tools.draft_law import draft_law
 from tools.recording_drafter import Draft, RecordingDrafter
 from tools.ties import check_same
 from tools.toy_session import check_counts, result_of
@@ -31,7 +32,6 @@ from outrider.speculative.drafters.open_draft import OpenDraft
 from outrider.speculative.engine import Engine
 from outrider.speculative.events import GenerationResult
 from outrider.speculative.proposal import DraftRequest
-from outrider.speculative.sampler import Sampler
 from outrider.speculative.session import Session
 from outrider.speculative.settings import (
     GenerationSettings,
@@ -348,4 +348,4 @@ def test_a_draft_model_of_a_hybrid_differs_from_llama_server_by_its_checkpoints(
 def _request(text: list[int], max_tokens: int) -> DraftRequest:
     import numpy as np
 
-    return DraftRequest(0, np.array(text, np.int32), max_tokens, Sampler(GREEDY))
+    return DraftRequest(0, np.array(text, np.int32), max_tokens, draft_law(GREEDY))

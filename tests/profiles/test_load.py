@@ -189,7 +189,7 @@ def test_every_fault_is_a_line_in_the_order_of_the_file() -> None:
             "drafters:\n- {kind: filler}\n- {kind: ngram-simpel}",
             "drafters[1].kind: 'ngram-simpel' (line 3): allowed: draft-simple, draft-eagle3,"
             " draft-mtp, draft-dflash, draft-dspark, ngram-simple, ngram-map-k,"
-            " ngram-map-k4v, ngram-mod, ngram-cache, filler, null;"
+            " ngram-map-k4v, ngram-mod, ngram-cache, grammar, filler, null;"
             " did you mean 'ngram-simple'?",
         ),
         (

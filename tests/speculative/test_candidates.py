@@ -104,3 +104,12 @@ def _cases(draw: st.DrawFn) -> tuple[F32, int, Adjustments | None]:
 @given(_cases())
 def test_equal_logits_come_by_token_id(case: tuple[F32, int, Adjustments | None]) -> None:
     _check(*case)
+
+
+def test_lists_of_float64_lose_no_bit() -> None:
+    """Two logits that are equal as float32."""
+    row = np.full(5000, -1.0)
+    row[[40, 4000]] = 1.0, 1.0 + 1e-12
+    ids, logits = best(row, 2)
+    assert ids.tolist() == [4000, 40]
+    assert logits.tolist() == [1.0 + 1e-12, 1.0]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tools.draft_law import GREEDY
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.distribution import Distribution
@@ -14,10 +15,7 @@ from outrider.speculative.drafters.chain import ChainDrafter
 from outrider.speculative.drafters.drafter import Drafter, DrafterDefaults
 from outrider.speculative.errors import EngineError
 from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
-from outrider.speculative.sampler import Sampler
-from outrider.speculative.settings import SamplingSettings
 
-GREEDY = Sampler(SamplingSettings(temp=0))
 VERDICT = Verdict(1, 5, "recovered")
 
 

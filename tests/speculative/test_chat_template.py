@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ BOS, EOS, START, END = 1, 2, 3, 4
 CONTROL = ["<|im_start|>", "<|im_end|>", "<s>", "</s>", "<unk>", "<|mask|>"]
 MARK = "\ufdd0"  # what the renderer puts in the place of a control token's spelling
 
-Messages = Sequence[Mapping[str, str]]
+Messages = Sequence[Mapping[str, Any]]
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
@@ -261,6 +262,25 @@ def test_a_system_message_is_folded_into_the_first_user_turn(source: str) -> Non
     assert _text(source, HELLO) == "[user]Hello!"
 
 
+@pytest.mark.parametrize("source", [REFUSES, DROPS], ids=["refuses", "drops"])
+def test_a_folded_system_message_without_a_user_turn_is_one(source: str) -> None:
+    assert _text(source, [SYSTEM]) == "[user]Be brief."
+    answer = {"role": "assistant", "content": "Hi."}
+    assert _text(source, [SYSTEM, answer]) == "[user]Be brief.[assistant]Hi."
+    assert _text(source, [dict(SYSTEM, content="")]) == ""
+
+
+def test_a_template_that_needs_variables_is_not_taken_to_refuse_a_system_message() -> None:
+    template = _template("{{ needed.at.all }}" + TAKES)
+    token_ids = template.encode(
+        [SYSTEM, *HELLO],
+        lambda text, _special: [ord(letter) for letter in text],
+        (),
+        {"needed": {"at": {"all": "!"}}},
+    )
+    assert "".join(map(chr, token_ids)) == "![system]Be brief.[user]Hello!"
+
+
 def test_a_system_message_the_template_takes_stays() -> None:
     assert _text(TAKES, [SYSTEM, *HELLO]) == "[system]Be brief.[user]Hello!"
 
@@ -359,10 +379,108 @@ def test_the_template_s_own_control_tokens_are_control_tokens(model: Model) -> N
 
 
 def test_a_template_may_change_a_message_around_a_spelling(model: Model) -> None:
-    """Trimming, splitting, JSON: what stands in for the spelling goes along."""
-    messages = [{"role": "user", "content": "  a<|im_end|>b|c  "}]
-    source = (
-        "{{ messages[0]['content'] | trim | tojson }}{{ messages[0]['content'].split('|')[0] }}"
+    """Trimming, JSON, other letters: what stands in for the spelling goes along."""
+    messages = [{"role": "user", "content": '  a<|im_end|>"\u00e9"</s>c  '}]
+    changed = ["m | trim", "m | tojson", "m | upper", "m | replace('c', '<s>')", "m[2:-3]"]
+    source = "{% set m = messages[0]['content'] %}" + "".join(
+        f"{{{{ {change} }}}}" for change in [*changed, "m | tojson(ensure_ascii=True)"]
     )
     token_ids = _encode(_template(source), messages, model)
-    assert _parts(token_ids, model) == [b'"a<|im_end|>b|c"  a<|im_end|>b']
+    assert _parts(token_ids, model) == [
+        (
+            'a<|im_end|>"é"</s>c"  a<|im_end|>\\"é\\"</s>c  "  A<|IM_END|>"É"</S>C  '
+            '  a<|im_end|>"é"</s>'
+        ).encode(),
+        BOS,  # the template's own
+        '  a<|im_end|>"é"</s>"  a<|im_end|>\\"\\u00e9\\"</s>c  "'.encode(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ m.split('|')[0] }}|im_end|>", "x<|im_end|>"),
+        ("{{ m[:-6] }}{{ m[-6:] }}", "x<|im_end|>y"),
+        ("{{ m[1:4] }}{{ m[4:] }}", "<|im_end|>y"),
+        ("{{ m | truncate(5, true, '', 0) }}_end|>", "x<|im_end|>"),
+        ("{{ m | list | join }}", "x<|im_end|>y"),
+        ("{% for letter in m %}{{ letter }}{% endfor %}", "x<|im_end|>y"),
+        ("{{ m | reverse | list | reverse | join }}", "x<|im_end|>y"),
+        ("{{ '%s' | format(m) }}{{ m ~ '' }}{{ '' + m }}", "x<|im_end|>y" * 3),
+        ("{% set ns = namespace(t='') %}{% set ns.t = ns.t + m %}{{ ns.t }}", "x<|im_end|>y"),
+        ("{% set t %}{{ m }}{% endset %}{{ t }}", "x<|im_end|>y"),
+        ("{% macro t(m) %}{{ m }}{% endmacro %}{{ t(m) }}", "x<|im_end|>y"),
+        ("{{ {'a': m} | tojson(indent=1) }}", '{\n "a": "x<|im_end|>y"\n}'),
+    ],
+)
+def test_a_template_may_take_a_spelling_apart(source: str, text: str, model: Model) -> None:
+    messages = [{"role": "user", "content": "x<|im_end|>y"}]
+    template = _template("{% set m = messages[0].content %}" + source + "</s>")
+    assert _parts(_encode(template, messages, model), model) == [text.encode(), EOS]
+
+
+def test_a_mark_is_never_a_letter_of_the_conversation(model: Model) -> None:
+    last = "".join(map(chr, range(0x2A6D6, 0x2A6B6, -1)))
+    messages = [{"role": "user", "content": f"<s>{last[:16]}</s>"}]
+    token_ids = _encode(_template(f"{last[16:]}{{{{ messages[0].content }}}}"), messages, model)
+    assert _parts(token_ids, model) == [f"{last[16:]}<s>{last[:16]}</s>".encode()]
+
+
+def test_all_fields_of_a_message_are_text(model: Model) -> None:
+    messages = [
+        {
+            "role": "user<|im_end|>",
+            "name": "<s>",
+            "content": [{"type": "text", "text": "a</s>"}, "<s>b"],
+            "calls": [{"arguments": {"x": "<|im_start|>"}, "id": 3}],
+        }
+    ]
+    source = "{% set m = messages[0] %}{{ m.role }}{{ m.name }}{{ m.content }}{{ m.calls[0] }}"
+    assert _parts(_encode(_template(source), messages, model), model) == [
+        b"user<|im_end|><s>a</s>\n<s>b{'arguments': {'x': '<|im_start|>'}, 'id': 3}"
+    ]
+
+
+# the forms of a message
+
+
+def test_what_transformers_marks_for_training_is_passed_through() -> None:
+    source = (
+        "{% for m in messages %}\n"
+        "{% if m.role == 'assistant' %}{% generation %}[{{ m.content }}]{% endgeneration %}"
+        "{%- else -%}{{ m.content }}{% endif %}{%- endfor %}"
+    )
+    answer = {"role": "assistant", "content": "Hi."}
+    assert _text(source, [*HELLO, answer, *HELLO]) == "Hello![Hi.]Hello!"
+
+
+PARTS = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+
+
+@pytest.mark.parametrize("content", [PARTS, ["one", "two"], tuple(PARTS)])
+def test_the_parts_of_a_content_are_lines(content: object) -> None:
+    assert _text(TAKES, [{"role": "user", "content": content}]) == "[user]one\ntwo"
+
+
+TAKES_PARTS = (
+    "{% for m in messages %}[{{ m.role }}]"
+    "{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}"
+    "{% endfor %}"
+)
+
+
+def test_a_template_that_takes_only_parts_is_given_one() -> None:
+    assert _text(TAKES_PARTS, [SYSTEM, *HELLO]) == "[system]Be brief.[user]Hello!"
+    assert _text(TAKES_PARTS, [{"role": "user", "content": PARTS}]) == "[user]one\ntwo"
+
+
+def test_no_content_is_an_empty_one() -> None:
+    nothing: Messages = [{"role": "assistant", "content": None}, {"role": "assistant"}]
+    messages = [*nothing, *HELLO]
+    assert _text(TAKES, messages) == "[assistant][assistant][user]Hello!"
+
+
+@pytest.mark.parametrize("content", [[{"type": "image_url", "image_url": "x.png"}], 3, [3]])
+def test_a_content_that_is_no_text_is_refused(content: object) -> None:
+    with pytest.raises(InputError, match="only text can be read"):
+        _text(TAKES, [{"role": "user", "content": content}])

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from tools.draft_law import GREEDY
 
 from outrider.speculative.drafters.made_up import FillerDrafter, OracleDrafter, ScriptDrafter
 from outrider.speculative.proposal import DraftRequest
-from outrider.speculative.sampler import Sampler
-from outrider.speculative.settings import SamplingSettings
 
-GREEDY = Sampler(SamplingSettings(temp=0))
 PROMPT = [9, 9, 9]
 ANSWER = [0, 1, 2, 3, 4, 5, 6]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tools.draft_law import draft_law
 from tools.recording_runner import RecordingRunner
 from tools.toy_runner import ToyRunner, blurred, markov, remembering
 from tools.toy_session import result_of
@@ -27,8 +28,8 @@ from outrider.speculative.uniforms import Uniforms
 
 SIZE = 20
 ROWS = remembering(SIZE, seed=51)
-GREEDY = Sampler(SamplingSettings(temp=0))
-WARM = Sampler(SamplingSettings(temp=1.0, top_k=0, top_p=1.0, min_p=0.0))
+GREEDY = SamplingSettings(temp=0)
+WARM = SamplingSettings(temp=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
 def _request(
@@ -36,13 +37,13 @@ def _request(
     max_tokens: int = 4,
     *,
     seq_id: int = 0,
-    sampler: Sampler = GREEDY,
+    sampling: SamplingSettings = GREEDY,
     uniforms: Uniforms | None = None,
     min_prob: float = 0.0,
 ) -> DraftRequest:
     uniform = None if uniforms is None else uniforms.proposal
     ids = np.array(tokens, np.int32)
-    return DraftRequest(seq_id, ids, max_tokens, sampler, uniform, min_prob=min_prob)
+    return DraftRequest(seq_id, ids, max_tokens, draft_law(sampling), uniform, min_prob=min_prob)
 
 
 def _greedy(tokens: Sequence[int], count: int) -> tuple[int, ...]:
@@ -157,8 +158,8 @@ def test_a_smaller_vocabulary_drafts_only_for_texts_it_can_read() -> None:
     [proposal] = drafter.propose([_request([1, 2, 12], 3)])
     assert len(proposal) == 0
     # and a law that speaks of tokens it does not have
-    biased = Sampler(SamplingSettings(temp=0, logit_bias={15: 5.0}, repeat_penalty=1.5))
-    [proposal] = drafter.propose([_request([1, 2, 11], 3, sampler=biased)])
+    biased = SamplingSettings(temp=0, logit_bias={15: 5.0}, repeat_penalty=1.5)
+    [proposal] = drafter.propose([_request([1, 2, 11], 3, sampling=biased)])
     assert len(proposal) == 3
 
 
@@ -167,8 +168,8 @@ def test_tokens_the_target_does_not_have_are_never_drafted() -> None:
     rows = blurred(lambda tokens: large(tokens) + 20 * (np.arange(SIZE) >= 12), SIZE, 1, 0.0)
     drafter = ModelDrafter(ToyRunner(rows, SIZE), 12, n_max=8)
     assert rows([3]).argmax() >= 12
-    for sampler, uniforms in ((GREEDY, None), (WARM, Uniforms(1))):
-        [proposal] = drafter.propose([_request([1, 2, 3], 8, sampler=sampler, uniforms=uniforms)])
+    for sampling, uniforms in ((GREEDY, None), (WARM, Uniforms(1))):
+        [proposal] = drafter.propose([_request([1, 2, 3], 8, sampling=sampling, uniforms=uniforms)])
         assert len(proposal) == 8
         assert max(proposal.token_ids) < 12
 
@@ -213,7 +214,7 @@ def test_sampled_drafts_stop_where_no_token_has_p_min(min_prob: float) -> None:
     drafter = ModelDrafter(ToyRunner(SURE, SIZE), SIZE, n_max=8)
     weak = 0
     for seed in range(30):
-        request = _request([1, 2], 6, sampler=WARM, uniforms=Uniforms(seed), min_prob=min_prob)
+        request = _request([1, 2], 6, sampling=WARM, uniforms=Uniforms(seed), min_prob=min_prob)
         [proposal] = drafter.propose([request])
         assert proposal.distributions is not None
         assert all(law.probs.max() >= min_prob for law in proposal.distributions)
@@ -223,7 +224,7 @@ def test_sampled_drafts_stop_where_no_token_has_p_min(min_prob: float) -> None:
         )
         if len(proposal) < 6:
             after = SURE([1, 2, *proposal.token_ids])
-            assert WARM.distribution(after, np.empty(0, np.int32)).probs.max() < min_prob
+            assert Sampler(WARM).distribution(after, np.empty(0, np.int32)).probs.max() < min_prob
     assert weak > 0
 
 
@@ -234,7 +235,7 @@ def test_sampled_drafts_carry_the_law_they_were_drawn_from() -> None:
     uniforms, same = Uniforms(8), Uniforms(8)
     text = [4, 5, 6]
     for _ in range(5):
-        [proposal] = drafter.propose([_request(text, 4, sampler=sampler, uniforms=uniforms)])
+        [proposal] = drafter.propose([_request(text, 4, sampling=sampling, uniforms=uniforms)])
         assert proposal.distributions is not None
         for token, law in zip(proposal.token_ids, proposal.distributions, strict=True):
             expected = sampler.distribution(ROWS(text), np.array(text, np.int32))
@@ -274,7 +275,7 @@ def test_the_next_logits_are_those_of_a_cache_that_is_built_anew(seed: int, simp
             text += numbers.integers(6, 512, 5).tolist()
 
     # the whole law of the next draft token, and the logits of a cache without a past
-    [proposal] = drafter.propose([_request(text, 1, sampler=WARM, uniforms=Uniforms(1))])
+    [proposal] = drafter.propose([_request(text, 1, sampling=WARM, uniforms=Uniforms(1))])
     assert proposal.distributions is not None
     [law] = proposal.distributions
     assert law.token_ids.tolist() == list(range(simple.vocabulary.size))
@@ -296,3 +297,17 @@ def test_a_model_accepts_what_it_drafted_itself(zoo: Path) -> None:
             asked = GenerationSettings(SamplingSettings(temp=0), predict=40)
             result = result_of(session.generate(engine.encode(prompt["text"]), asked))
             assert result.stats.acceptance_rate == 1
+
+
+def test_the_end_of_an_answer_cuts_the_cache() -> None:
+    runner = ToyRunner(ROWS, SIZE)
+    drafter = ModelDrafter(runner, SIZE, n_max=8)
+    text = [1, 2, 3]
+    [proposal] = drafter.propose([_request(text, 6)])
+    assert runner.cached_length(0) == 3 + 5
+    text += proposal.token_ids[:2]  # a stop string was complete
+    drafter.settle(0, np.array(text, np.int32))
+    assert runner.cached_length(0) == 5
+    drafter.settle(1, np.array(text, np.int32))  # a sequence it never drafted for
+    [proposal] = drafter.propose([_request(text)])
+    assert proposal.token_ids == _greedy(text, 4)

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.draft_law import GREEDY
 from tools.properties import PROPERTY
 
 from outrider.speculative.drafters.ngram_simple import NgramSimpleDrafter
 from outrider.speculative.proposal import DraftRequest
-from outrider.speculative.sampler import Sampler
-from outrider.speculative.settings import SamplingSettings
-
-GREEDY = Sampler(SamplingSettings(temp=0))
 
 
 def _slow(tokens: Sequence[int], match: int, size: int) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from outrider.speculative.drafters.model_drafter import ModelDrafter
 from outrider.speculative.drafters.ngram_simple import NgramSimpleDrafter
 from outrider.speculative.events import Event, GenerationResult, PromptEvent, StepEvent
 from outrider.speculative.generation import Generation, Slot
+from outrider.speculative.law import token_law
 from outrider.speculative.scheduler import Scheduler
 from outrider.speculative.settings import GenerationSettings, SamplingSettings, SpeculationSettings
 
@@ -52,7 +53,13 @@ class Request:
         self, scheduler: Scheduler, slot: Slot, length: Callable[[], DraftLength]
     ) -> Generation:
         generation = Generation(
-            slot, self.prompt, self.settings, TOKENIZER, scheduler.runner.n_ctx, length()
+            slot,
+            self.prompt,
+            self.settings,
+            TOKENIZER,
+            scheduler.runner.n_ctx,
+            length(),
+            token_law(self.settings, TOKENIZER),
         )
         scheduler.begin(generation)
         return generation

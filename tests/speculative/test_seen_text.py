@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tools.conversation import GREEDY
+from tools.draft_law import GREEDY
 from tools.properties import PROPERTY
 from tools.slow_ngrams import shared
 

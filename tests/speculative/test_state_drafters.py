@@ -21,6 +21,7 @@ from tools.witness import model_settings
 from tools.zoo_pairs import PAIRS, PROMPTS, Pair
 
 from outrider.speculative.drafters.seeded_drafter import SeededDrafter
+from outrider.speculative.drafters.state_drafter import StateDrafter
 from outrider.speculative.drafters.state_ring import RING_ROWS
 from outrider.speculative.engine import Engine
 from outrider.speculative.generation import Generation
@@ -402,3 +403,21 @@ def test_two_conversations_in_one_batch_are_those_of_each_alone(pair: Pair, fold
             }
 
     assert run([0, 1]) == run([0]) | run([1])
+
+
+@pytest.mark.parametrize("name", ["eagle3-d2t", "dflash", "mtp-glm4moe", "mtp3-mimo2"])
+def test_the_end_of_an_answer_cuts_the_cache(name: str) -> None:
+    """A stop string in the middle of a block: no cell of the draft context is beyond the text."""
+    pair, prompt = PAIRS[name], next(p for p in PROMPTS if p.name == "count")
+    with pair.load(n_max=4) as engine:
+        drafter = engine._running.drafter.members[0]
+        assert isinstance(drafter, StateDrafter)
+        session = engine.session()
+        for stop in (", 7", ", 9", "1", "12"):
+            asked = GenerationSettings(SamplingSettings(temp=0), predict=60, stop=(stop,))
+            result = result_of(session.generate(engine.encode(prompt.text), asked))
+            assert result.finish_reason == "stop"
+            text = [*engine.encode(prompt.text), *result.token_ids]
+            assert session._slot.tokens.ids.tolist() == text
+            assert 0 < drafter._context.end(0) < len(text)
+            assert engine._running.runner.cached_length(0) == len(text) - 1

@@ -15,8 +15,8 @@ from outrider.speculative.distribution import Distribution
 from outrider.speculative.errors import InputError
 from outrider.speculative.proposal import Proposal, Verdict
 from outrider.speculative.synthetic import acceptance_chances
-from outrider.speculative.uniforms import Uniforms
-from outrider.speculative.verifier import Coins, verify
+from outrider.speculative.uniforms import Coins, Uniforms
+from outrider.speculative.verifier import verify
 
 DRAFT = Proposal((1, 2, 3))
 OWN = Distribution(np.array([7, 8]), np.array([0.5, 0.5]))

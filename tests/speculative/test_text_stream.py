@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -126,9 +127,33 @@ def test_the_longest_possible_beginning_is_held_back() -> None:
 
 
 @pytest.mark.parametrize("stop", [["three", "two"], ["two", "three"]])
-def test_the_earliest_of_several_wins(stop: list[str]) -> None:
+def test_the_first_of_several_wins(stop: list[str]) -> None:
     _, stream = _run([b"one two three"], stop)
     assert stream.text == "one "
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "expected"),
+    [
+        ("abcdef", ["bcde", "cd"], "ab"),  # the longer one begins first and is complete later
+        ("abcdef", ["bcd", "cd"], "a"),  # complete with the same character: the longer one
+        ("abcdef", ["cd", "cdef"], "ab"),  # one is the beginning of the other
+        ("aaab", ["aab"], "a"),
+        ("aaaab", ["aaab", "ab"], "a"),
+        ("ababac", ["abac"], "ab"),
+        ("abcabcabd", ["abcabd"], "abc"),
+        ("aaa", ["aa"], ""),
+        ("x🦊🦊é", ["🦊é"], "x🦊"),
+    ],
+)
+def test_where_stop_strings_overlap(text: str, stop: list[str], expected: str) -> None:
+    """However the text is cut into tokens."""
+    data = text.encode()
+    for cuts in ([*range(len(data) + 1)], [0, len(data)], [0, 1, len(data)], [0, 2, 3, len(data)]):
+        cut = [data[a:b] for a, b in pairwise(cuts)]
+        for given_stop in (stop, stop[::-1]):
+            released, stream = _run(cut, given_stop)
+            assert "".join(released) == stream.text == expected
 
 
 def test_a_stop_string_may_hold_any_character() -> None:
@@ -161,22 +186,88 @@ def _split(draw: st.DrawFn) -> list[bytes]:
 def test_any_split_gives_the_text_up_to_the_stop(pieces: list[bytes], stop: list[str]) -> None:
     released, stream = _run(pieces, stop)
 
-    # by brute force: whole prefixes, decoded and searched anew
-    expected, num_tokens = _decoded(b"".join(pieces)), len(pieces)
-    for count in range(1, len(pieces) + 1):
-        text = _decoded(b"".join(pieces[:count]))
-        found = [text.index(s) for s in stop if s in text]
-        if found:
-            expected, num_tokens = text[: min(found)], count
+    # by brute force: every beginning of the whole text, searched anew
+    expected = text = _decoded(b"".join(pieces))
+    is_stopped = False
+    for count in range(1, len(text) + 1):
+        complete = [len(s) for s in stop if text[:count].endswith(s)]
+        if complete:
+            expected, is_stopped = text[: count - max(complete)], True
             break
     assert "".join(released) == stream.text == expected
-    assert stream.is_stopped == any(s in _decoded(b"".join(pieces[:num_tokens])) for s in stop)
+    assert stream.is_stopped == is_stopped
     assert not any(s in stream.text for s in stop)
-
-    ends = [len(_decoded(b"".join(pieces[:n]))) for n in range(num_tokens + 1)]
-    enough = next(n for n, end in enumerate(ends) if end >= len(expected))
-    if stream.is_stopped:
+    if is_stopped:
+        ends = [len(_decoded(b"".join(pieces[:n]))) for n in range(len(pieces) + 1)]
+        enough = next(n for n, end in enumerate(ends) if end >= len(expected))
         assert stream.num_tokens_kept() == enough
+
+
+@PROPERTY
+@given(_split(), stops)
+def test_the_text_does_not_depend_on_the_cut_into_tokens(
+    pieces: list[bytes], stop: list[str]
+) -> None:
+    whole = b"".join(pieces)
+    texts = {
+        _run(cut, stop)[1].text
+        for cut in (pieces, [whole], [whole[i : i + 1] for i in range(len(whole))])
+    }
+    assert len(texts) == 1
+
+
+@PROPERTY
+@given(_split())
+def test_what_is_shown_is_what_is_certain(pieces: list[bytes]) -> None:
+    """After every token: no character is missing, none turns out to be another one later."""
+    stream, shown = TextStream(), ""
+    for count, piece in enumerate(pieces, 1):
+        stream.push(piece)
+        shown += stream.release()
+        assert shown == _decoded(b"".join(pieces[:count]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xc0\xaf",  # overlong: a slash in two bytes
+        b"\xe0\x80\xaf",
+        b"\xf0\x80\x80\xaf",
+        b"\xc1\xbf",
+        b"\xed\xa0\x80",  # a surrogate
+        b"\xed\xa0\xbd\xed\xb8\x80",  # a pair of them
+        b"\xf4\x90\x80\x80",  # beyond the last code point
+        b"\xf5\x80\x80\x80",
+        b"\xff\xfe",
+        b"\x80\x80\xc3",
+        b"\xe2\x82\xe2\x82\xac",  # cut short, then whole
+        b"\xf0\x9f\xf0\x9f\xa6\x8a",
+    ],
+)
+def test_what_is_no_character_is_replaced(data: bytes) -> None:
+    whole = b"a" + data + b"b"
+    for size in (1, 2, 3, len(whole)):
+        released, stream = _run([whole[i : i + size] for i in range(0, len(whole), size)])
+        assert "".join(released) == stream.text == whole.decode(errors="replace")
+
+
+def test_a_very_long_token() -> None:
+    piece = ("x" * 9_999 + "é").encode() * 3
+    released, stream = _run([piece[:-1], piece[-1:] + b"<st", b"op>y"], ["<stop>", "y" * 5_000])
+    assert stream.text == piece.decode()
+    assert "".join(released) == stream.text
+    assert stream.num_tokens_kept() == 2
+
+
+def test_no_token_is_read_again() -> None:
+    """A hundred thousand characters that all could begin the stop string: each is held once."""
+    stream, most = TextStream(["a" * 99 + "b", "ab"]), 0
+    for _ in range(25_000):
+        stream.push(b"aaaa")
+        stream.release()
+        most = max(most, len(stream._held))
+    assert most == 99
+    assert stream.text == "a" * 100_000
 
 
 @PROPERTY

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tools.chi_square import p_value, upper_tail
+from tools.draft_law import draft_law
 from tools.properties import PROPERTY
 from tools.toy_runner import ToyRunner
 
@@ -25,7 +26,6 @@ from outrider.speculative.drafters.model_drafter import ModelDrafter
 from outrider.speculative.engine import Engine
 from outrider.speculative.errors import InputError
 from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
-from outrider.speculative.sampler import Sampler
 from outrider.speculative.settings import (
     DrafterSettings,
     EngineSettings,
@@ -34,8 +34,8 @@ from outrider.speculative.settings import (
     SpeculationSettings,
 )
 from outrider.speculative.statistics import Rule
-from outrider.speculative.uniforms import Uniforms
-from outrider.speculative.verifier import Coins, verify
+from outrider.speculative.uniforms import Coins, Uniforms
+from outrider.speculative.verifier import verify
 
 BELOW_ONE = 1 - 2**-53
 LENIENT = 1e-12
@@ -518,7 +518,7 @@ def _drafted(
                 0,
                 np.array([0], np.int32),
                 3,
-                Sampler(settings),
+                draft_law(settings),
                 uniform=None if uniforms is None else lambda: next(numbers),
                 min_prob=min_prob,
             )

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import strategies as st
+from tools.draft_law import GREEDY
 from tools.slow_ngrams import SlowDrafter
 
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.proposal import DraftRequest, Verdict
-from outrider.speculative.sampler import Sampler
-from outrider.speculative.settings import SamplingSettings
 from outrider.speculative.token_sequence import TokenSequence
 
-GREEDY = Sampler(SamplingSettings(temp=0))
 VOCAB_SIZE = 3
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.engine import Engine
 from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
+
+I32 = NDArray[np.int32]
 
 
 @dataclass(slots=True)
@@ -75,6 +80,9 @@ class RecordingDrafter:
         last = next(draft for draft in reversed(self.drafts) if draft.seq_id == seq_id)
         last.verdict = verdict
         self.drafter.observe_verdict(seq_id, verdict)
+
+    def settle(self, seq_id: int, token_ids: I32) -> None:
+        self.drafter.settle(seq_id, token_ids)
 
     def forget(self, seq_id: int) -> None:
         self.drafter.forget(seq_id)

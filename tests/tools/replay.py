@@ -8,20 +8,22 @@ next token of that text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from tools.recording_runner import Call, Truncated
 
 from outrider.speculative.batch_outputs import Block
+from outrider.speculative.constraint import Constraint
+from outrider.speculative.distribution import Distribution
 from outrider.speculative.events import GenerationResult
+from outrider.speculative.law import TokenLaw, token_law
 from outrider.speculative.runner import Runner
-from outrider.speculative.sampler import Sampler
-from outrider.speculative.settings import GenerationSettings
+from outrider.speculative.settings import GenerationSettings, GrammarSettings, SamplingSettings
 from outrider.speculative.tokenizer import Tokenizer
-from outrider.speculative.uniforms import Uniforms
+from outrider.speculative.uniforms import Coins, Uniforms
 
 F32 = NDArray[np.float32]
 
@@ -38,13 +40,24 @@ class Answer:
 class Replay:
     """Runs the calls of one or more answers again, in their order, on a fresh runner."""
 
-    def __init__(self, runner: Runner, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        tokenizer: Tokenizer,
+        constrain: Callable[[GrammarSettings], Constraint] | None = None,
+    ) -> None:
         self._runner = runner
         self._tokenizer = tokenizer
+        self._constrain = constrain
 
     def check(self, calls: Sequence[Call], answers: Mapping[int, Answer]) -> None:
         """Assert that ``calls``, all made for ``answers`` (by sequence), give their tokens."""
-        checkers = {seq_id: _Checker(a, self._tokenizer) for seq_id, a in answers.items()}
+        checkers = {
+            seq_id: _Checker(
+                one, self._tokenizer, token_law(one.settings, self._tokenizer, self._constrain)
+            )
+            for seq_id, one in answers.items()
+        }
         for call in calls:
             if isinstance(call, Truncated):
                 assert self._runner.truncate(call.seq_id, call.length)
@@ -59,18 +72,17 @@ class Replay:
 class _Checker:
     """The rows of one answer. Drafts kept by the ratio test are no draws: greedy and match only."""
 
-    def __init__(self, answer: Answer, tokenizer: Tokenizer) -> None:
+    def __init__(self, answer: Answer, tokenizer: Tokenizer, law: TokenLaw) -> None:
         self._result = answer.result
         self._prompt_length = len(answer.prompt_ids)
         self._text = [*answer.prompt_ids, *answer.result.token_ids]
         self._tokenizer = tokenizer
-        sampling = answer.settings.sampling
-        if sampling.ignore_eos:
-            banned = dict.fromkeys(tokenizer.end_ids, float("-inf"))
-            sampling = replace(sampling, logit_bias={**sampling.logit_bias, **banned})
-        self._sampler = Sampler(sampling)
-        self._is_plain_greedy = (
-            sampling.temp <= 0 and not sampling.logit_bias and not self._sampler.history_length
+        self._law = law
+        self._is_plain_greedy = answer.settings == GenerationSettings(
+            SamplingSettings(temp=0),
+            predict=answer.settings.predict,
+            stop=answer.settings.stop,
+            seed=answer.settings.seed,
         )
         self._uniforms = Uniforms(answer.result.seed)
         self._is_cut = bool(answer.settings.stop)
@@ -89,19 +101,22 @@ class _Checker:
     def _check_row(self, position: int, row: F32) -> None:
         """The row that decides the token at ``position``."""
         index = position - self._prompt_length
-        drawn = self._draw(row, position, index)
+        if index in self._checked:
+            return  # read once more after a rollback
+        law = self._law_of(row, position, index)
+        drawn = law.draw(self._uniforms.target(index))
         if position < len(self._text):
             assert drawn == self._text[position], f"token {index} of the answer"
             self._checked.add(index)
+            self._law.advance(drawn, law)
         elif self._result.finish_reason == "stop" and not self._is_cut:
             assert self._tokenizer.is_end(drawn), "the token after the answer ends it"
 
-    def _draw(self, row: F32, position: int, index: int) -> int:
+    def _law_of(self, row: F32, position: int, index: int) -> Distribution:
         if self._is_plain_greedy:
-            return int(row.argmax())
-        history = np.array(self._text[:position], np.int32)
-        law = self._sampler.distribution(row, history)
-        return law.draw(self._uniforms.target(index))
+            return Distribution.point(int(row.argmax()))
+        tokens = np.array(self._text[:position], np.int32)
+        return self._law.block(row[None], tokens, (), Coins(self._uniforms, index))(0)
 
     def check_complete(self) -> None:
         missing = set(range(len(self._result.token_ids))) - self._checked

@@ -34,9 +34,10 @@ from outrider.speculative.statistics import SpeculationStats, StepRecord, Timing
 
 @dataclass
 class Answer:
-    """One scripted answer: a piece a step; ``error`` is raised before the first."""
+    """One scripted answer: a piece a step, ``thoughts`` first; ``error`` is raised before."""
 
     pieces: Sequence[str] = ()
+    thoughts: Sequence[str] = ()
     finish_reason: FinishReason = "stop"
     error: Exception | None = None
     fault: tuple[str, str] | None = None
@@ -78,6 +79,8 @@ class ScriptedSession:
         yield PromptEvent(num_prompt, num_prompt, 0)
         shown = ""
         reason = answer.finish_reason
+        for thought in answer.thoughts:
+            yield StepEvent("", (0,), 0, reasoning=thought)
         for number, piece in enumerate(answer.pieces):
             self.stats.observe(StepRecord(drafted=3, accepted=1, own=1, rule="match", drafter="d"))
             self.timings.observe(0.1 * number, 2)
@@ -89,7 +92,16 @@ class ScriptedSession:
                 break
         self.context_used = num_prompt + self.stats.emitted
         result = GenerationResult(
-            shown, [], reason, num_prompt, 0, self.stats, self.timings, 7, answer.fault
+            shown,
+            [0] * len(answer.thoughts),
+            reason,
+            num_prompt,
+            0,
+            self.stats,
+            self.timings,
+            7,
+            answer.fault,
+            reasoning="".join(answer.thoughts) or None,
         )
         yield FinishEvent("", result)
 
@@ -118,6 +130,11 @@ class ScriptedEngine:
         self.rendered.append(messages)
         return [ord(character) for message in messages for character in message["content"]]
 
+    def reasoning_tags(
+        self, prompt_ids: Sequence[int], kwargs: Mapping[str, object] | None = None
+    ) -> None:
+        return None
+
     def resolve_rule(self, sampling: SamplingSettings) -> str:
         if self.speculation.verify == "greedy" and sampling.temp > 0:
             raise InputError(f"--spec-verify greedy: only at temperature 0, it is {sampling.temp}")
@@ -140,6 +157,7 @@ class Nothing:
     """Nobody types."""
 
     suspend_asked = False
+    fold_asked = False
     preview = ""
     is_sent = False
 

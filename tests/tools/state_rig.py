@@ -20,6 +20,7 @@ from outrider.speculative.drafters.build import Site, build_chain, plan
 from outrider.speculative.drafters.dflash import DflashDrafter
 from outrider.speculative.drafters.draft_context import DraftContext, Part
 from outrider.speculative.drafters.state_drafter import StateDrafter
+from outrider.speculative.law import DraftLaw, TokenLaw
 from outrider.speculative.llama_runner import LlamaRunner
 from outrider.speculative.model_store import ModelStore
 from outrider.speculative.proposal import DraftRequest
@@ -31,6 +32,7 @@ from outrider.speculative.settings import (
     SpeculationSettings,
 )
 from outrider.speculative.token_sequence import common_prefix_length
+from outrider.speculative.uniforms import Coins, Uniforms
 
 F32 = NDArray[np.float32]
 
@@ -45,16 +47,19 @@ class Drafted:
     rows: F32
 
 
-class SeenSampler(Sampler):
-    """A greedy sampler that keeps the rows it was asked about."""
+class SeenLaw(DraftLaw):
+    """A greedy law that keeps the rows it was asked about."""
 
     def __init__(self) -> None:
-        super().__init__(SamplingSettings(temp=0))
+        super().__init__(TokenLaw(Sampler(SamplingSettings(temp=0))), Coins(Uniforms(0), 0))
         self.rows: list[F32] = []
 
-    def argmax(self, row: F32, history: NDArray[np.int32]) -> int:
+    def argmax(self, row: F32, history: NDArray[np.int32]) -> int | None:
         self.rows.append(row.copy())
         return super().argmax(row, history)
+
+    def begin(self) -> SeenLaw:
+        return self
 
 
 class CountingContext(DraftContext):
@@ -214,14 +219,14 @@ class StateRig:
     def _draft(
         self, drafter: StateDrafter, texts: Mapping[int, list[int]], lengths: Mapping[int, int]
     ) -> dict[int, Drafted]:
-        samplers = {seq: SeenSampler() for seq in texts}
+        laws = {seq: SeenLaw() for seq in texts}
         proposals = drafter.propose(
             [
-                DraftRequest(seq, np.array(text, np.int32), lengths[seq], samplers[seq])
+                DraftRequest(seq, np.array(text, np.int32), lengths[seq], laws[seq].begin)
                 for seq, text in texts.items()
             ]
         )
-        rows = {seq: np.array(sampler.rows) for seq, sampler in samplers.items()}
+        rows = {seq: np.array(law.rows) for seq, law in laws.items()}
         has_scores = isinstance(drafter, DflashDrafter) and drafter._shape.lattice
         if has_scores and any(map(len, proposals)):
             # no logits come out: the scores it walks through

@@ -14,12 +14,15 @@ from tools.replay import Answer
 from tools.witness import fresh_runner
 
 from outrider.speculative.batch_outputs import Block
+from outrider.speculative.distribution import Distribution
 from outrider.speculative.engine import Engine
 from outrider.speculative.events import GenerationResult
+from outrider.speculative.law import TokenLaw, token_law
 from outrider.speculative.runner import Runner
-from outrider.speculative.sampler import Sampler
 from outrider.speculative.settings import GenerationSettings
-from outrider.speculative.uniforms import Uniforms
+from outrider.speculative.uniforms import Coins, Uniforms
+
+F32 = NDArray[np.float32]
 
 MAX_GAP = 0.5
 MAX_DISTANCE = 0.01
@@ -38,10 +41,13 @@ class Tie:
     gap: float
 
 
-def check_against_plain(plain: Answer, other: GenerationResult, runner: Runner) -> Tie | None:
+def check_against_plain(
+    plain: Answer, other: GenerationResult, runner: Runner, law: TokenLaw
+) -> Tie | None:
     """Assert that ``other`` is plain's answer, or parts from it at a tie.
 
-    ``runner`` is a fresh one: plain's row at the difference is computed again, one at a time.
+    Plain's row at the difference is computed again on ``runner``, a fresh one, one token at a
+    time; ``law`` is that of plain's answer from its beginning.
     """
     ours, theirs = plain.result.token_ids, other.token_ids
     if ours == theirs:
@@ -49,17 +55,16 @@ def check_against_plain(plain: Answer, other: GenerationResult, runner: Runner) 
     pairs = enumerate(zip(ours, theirs, strict=False))
     index = next((i for i, (a, b) in pairs if a != b), None)
     assert index is not None, f"one answer has {len(ours)} tokens, the other {len(theirs)}"
-    row = _plain_row(plain, index, runner)
-    if plain.settings.sampling.temp <= 0:
-        tie = Tie(index, float(row[ours[index]] - row[theirs[index]]))
-        assert tie.gap <= MAX_GAP, tie
+    laws = _Laws(plain, index, runner, law)
+    if plain.settings.sampling.temp > 0:
+        edges = np.concatenate(([0.0], laws.of(laws.row).probs.cumsum()))
+        uniform = Uniforms(plain.result.seed).target(index)
+        tie = Tie(index, float(np.abs(edges - uniform).min()))
+        assert tie.gap <= MAX_DISTANCE, tie
         return tie
-    law = Sampler(plain.settings.sampling).distribution(row, np.empty(0, np.int32))
-    edges = np.concatenate(([0.0], law.probs.cumsum()))
-    uniform = Uniforms(plain.result.seed).target(index)
-    tie = Tie(index, float(np.abs(edges - uniform).min()))
-    assert tie.gap <= MAX_DISTANCE, tie
-    return tie
+    gap = laws.gap(ours[index], theirs[index])
+    assert gap is not None, f"token {index}: {ours[index]} and {theirs[index]} are no tie"
+    return Tie(index, gap)
 
 
 def check_same(
@@ -71,21 +76,51 @@ def check_same(
 ) -> Tie | None:
     """The same with a context of ``engine``, which must be of the same target."""
     runner = fresh_runner(engine, 1)
+    law = token_law(settings, engine._target.vocabulary, engine._constrain)
     try:
-        return check_against_plain(Answer(prompt_ids, settings, plain), other, runner)
+        return check_against_plain(Answer(prompt_ids, settings, plain), other, runner, law)
     finally:
         runner.close()
 
 
-def _plain_row(plain: Answer, index: int, runner: Runner) -> NDArray[np.float32]:
-    """The row that gave plain decoding the token at ``index``."""
-    prompt = np.array(plain.prompt_ids, np.int32)
-    parts = [prompt[start : start + _CHUNK] for start in range(0, len(prompt), _CHUNK)]
-    parts += [np.array([token], np.int32) for token in plain.result.token_ids[:index]]
-    start = 0
-    for part in parts:
-        block = Block(0, part, start, num_outputs=1)
-        outputs = runner.decode([block])
-        start += len(part)
-    row: NDArray[np.float32] = outputs.logits(block)[0].copy()
-    return row
+class _Laws:
+    """The law of the token at ``index`` of plain's answer, and the row it comes from."""
+
+    def __init__(self, plain: Answer, index: int, runner: Runner, law: TokenLaw) -> None:
+        self._tokens = np.array([*plain.prompt_ids, *plain.result.token_ids[:index]], np.int32)
+        self._coins = Coins(Uniforms(plain.result.seed), index)
+        self._law = law
+        self.row = self._plain_row(plain, runner)
+
+    def gap(self, ours: int, theirs: int) -> float | None:
+        """How far raw logits must move for the other token to be the best; None: too far."""
+        low, high = 0.0, MAX_GAP
+        if self._best_after(high, ours, theirs) != theirs:
+            return None
+        while high - low > 1e-7:
+            middle = (low + high) / 2
+            is_enough = self._best_after(middle, ours, theirs) == theirs
+            low, high = (low, middle) if is_enough else (middle, high)
+        return high
+
+    def _best_after(self, gap: float, ours: int, theirs: int) -> int:
+        row = self.row.copy()
+        row[ours] -= gap / 2
+        row[theirs] += gap / 2
+        return self.of(row).mode
+
+    def of(self, row: F32) -> Distribution:
+        return self._law.block(row[None], self._tokens, (), self._coins)(0)
+
+    def _plain_row(self, plain: Answer, runner: Runner) -> F32:
+        num_prompt, uniforms = len(plain.prompt_ids), Uniforms(plain.result.seed)
+        for start in range(0, num_prompt, _CHUNK):
+            block = Block(0, self._tokens[start : min(start + _CHUNK, num_prompt)], start, 1)
+            row: F32 = runner.decode([block]).logits(block)[0].copy()
+        for position in range(num_prompt, len(self._tokens)):
+            token, coins = int(self._tokens[position]), Coins(uniforms, position - num_prompt)
+            law = self._law.block(row[None], self._tokens[:position], (), coins)(0)
+            self._law.advance(token, law)
+            block = Block(0, self._tokens[position : position + 1], position, 1)
+            row = runner.decode([block]).logits(block)[0].copy()
+        return row

@@ -73,9 +73,33 @@ class ToyTokenizer:
     def __init__(self, pieces: Sequence[bytes], end_ids: Collection[int] = ()) -> None:
         self._pieces = tuple(pieces)
         self.end_ids = tuple(sorted(end_ids))
+        self.suppressed_ids: tuple[int, ...] = ()
+        self.size = len(self._pieces)
 
     def piece(self, token_id: int) -> bytes:
         return b"" if self.is_end(token_id) else self._pieces[token_id]
+
+    def written(self, token_id: int) -> bytes:
+        return self._pieces[token_id]
+
+    def encode_bytes(self, data: bytes) -> list[int]:
+        return self.encode(data.decode("utf-8", "surrogateescape"), parse_special=False)
+
+    def text(self, token_id: int) -> str:
+        return self._pieces[token_id].decode("utf-8", "replace")
+
+    def encode(self, text: str, *, parse_special: bool) -> list[int]:
+        """The longest piece that fits, from the left; end tokens only if they are parsed."""
+        data, token_ids = text.encode("utf-8", "surrogateescape"), list[int]()
+        while data:
+            fitting = [
+                i
+                for i, piece in enumerate(self._pieces)
+                if piece and data.startswith(piece) and (parse_special or not self.is_end(i))
+            ]
+            token_ids.append(max(fitting, key=lambda i: len(self._pieces[i])))
+            data = data[len(self._pieces[token_ids[-1]]) :]
+        return token_ids
 
     def is_end(self, token_id: int) -> bool:
         return token_id in self.end_ids

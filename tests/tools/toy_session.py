@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.speculative.constraint import Constraint
 from outrider.speculative.draft_length import ChainLength, DraftLength, FixedLength
 from outrider.speculative.drafters.chain import ChainDrafter
 from outrider.speculative.drafters.drafter import Drafter
@@ -15,7 +16,11 @@ from outrider.speculative.generation import Generation
 from outrider.speculative.runner import Runner
 from outrider.speculative.scheduler import Scheduler
 from outrider.speculative.session import Session
-from outrider.speculative.settings import GenerationSettings, SpeculationSettings
+from outrider.speculative.settings import (
+    GenerationSettings,
+    GrammarSettings,
+    SpeculationSettings,
+)
 from outrider.speculative.step_costs import StepCosts
 from outrider.speculative.tokenizer import Tokenizer
 
@@ -67,11 +72,12 @@ def toy_session(
     members: Sequence[Drafter] = (),
     length: Callable[[], DraftLength] | None = None,
     speculation: SpeculationSettings | None = None,
+    constrain: Callable[[GrammarSettings], Constraint] | None = None,
 ) -> Session:
     """A session on sequence 0 of ``runner`` that drafts with ``members``, 3 tokens by default."""
     scheduler = toy_scheduler(runner, members, speculation)
     make = length or fixed(3)
-    return Session(0, lambda: scheduler, tokenizer, lambda _settings: make())
+    return Session(0, lambda: scheduler, tokenizer, lambda _settings: make(), constrain)
 
 
 def answer(

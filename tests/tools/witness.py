@@ -63,7 +63,7 @@ class Witness:
         self.recorder = RecordingRunner(runner)
         engine._running.runner = self.recorder
         self._runner = fresh_runner(engine, self.recorder.max_outputs, runner.num_snapshots)
-        self._replay = Replay(self._runner, engine._target.vocabulary)
+        self._replay = Replay(self._runner, engine._target.vocabulary, engine._constrain)
 
     def close(self) -> None:
         self._runner.close()
@@ -76,6 +76,9 @@ class Witness:
         self.engine.configure(speculation, drafters)
         assert self.engine._running.runner is self.recorder.runner
         self.engine._running.runner = self.recorder
+        for seq_id in range(self.engine._settings.parallel):
+            if not self.recorder.cached_length(seq_id):  # emptied, where nobody saw it
+                self._runner.truncate(seq_id, 0)
 
     def answer(
         self,
