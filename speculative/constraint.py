@@ -21,6 +21,7 @@ U32 = NDArray[np.uint32]
 Bools = NDArray[np.bool_]
 
 _BITS = 32
+_TOKEN_BYTES = 8  # more than most tokens have
 
 
 class TokenMask:
@@ -134,19 +135,21 @@ class Constraint:
             self._matcher.rollback(self._num_pushed - num_kept)
             self._num_pushed = num_kept
 
-    def forced(self) -> list[int]:
-        """Tokens of the text that must follow, as the model's tokenizer cuts it.
+    def forced(self, most: int) -> list[int]:
+        """Up to ``most`` tokens of the text that must follow, as the model's tokenizer cuts it.
 
         JSON leaves the blanks between values open, so little of it must follow: what mostly
         does is added. That is a guess, as is the last token, which may be cut in another way.
         """
         start, text = self._num_pushed, b""
-        while part := self._matcher.compute_ff_bytes() or self._usual_after(text):
+        while len(text) < most * _TOKEN_BYTES:
+            part = self._matcher.compute_ff_bytes() or self._usual_after(text)
+            part = part[: most * _TOKEN_BYTES]  # some grammars dictate without end
             text += part
-            if not self.push_all((), part):
+            if not part or not self.push_all((), part):
                 break
         self.rewind(start)
-        return self._encode(text)
+        return self._encode(text)[:most]
 
     def _usual_after(self, text: bytes) -> bytes:
         """What mostly follows a forced key or value; nothing inside a string."""

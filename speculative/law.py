@@ -211,10 +211,10 @@ class DraftLaw:
         law = self._law(row, lambda r: Distribution.point(sampler.argmax(r, history)))
         return None if law is None else law.mode
 
-    def forced(self) -> list[int]:
-        """Tokens that the grammar dictates next."""
+    def forced(self, most: int) -> list[int]:
+        """Up to ``most`` tokens that the grammar dictates next."""
         constraint = self._whole.constraint
-        return constraint.forced() if constraint and self._progress.is_answering else []
+        return constraint.forced(most) if constraint and self._progress.is_answering else []
 
     def push(self, token_id: int) -> None:
         """Go on after ``token_id``."""

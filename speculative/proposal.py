@@ -31,8 +31,8 @@ class DraftLaw(Protocol):
 
     def push(self, token_id: int) -> None: ...
 
-    def forced(self) -> list[int]:
-        """Tokens that must follow, whatever a model says; mostly none."""
+    def forced(self, most: int) -> list[int]:
+        """Up to ``most`` tokens that must follow, whatever a model says; mostly none."""
         ...
 
 

@@ -9,10 +9,10 @@ from outrider.speculative.proposal import DraftRequest, Proposal
 
 
 class GrammarDrafter(DrafterDefaults):
-    """The text that must follow, cut into tokens as the model's tokenizer does.
+    """The text that must follow or mostly does, cut into tokens as the model's tokenizer does.
 
-    It costs nothing. The target may cut the same text in another way: the tokens are verified
-    like those of any draft.
+    It costs next to nothing. The target may cut the same text in another way: the tokens are
+    verified like those of any draft.
     """
 
     name = "grammar"
@@ -21,4 +21,4 @@ class GrammarDrafter(DrafterDefaults):
         self.n_max = n_max
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
-        return [Proposal(tuple(r.law().forced()[: r.max_tokens])) for r in requests]
+        return [Proposal(tuple(r.law().forced(r.max_tokens))) for r in requests]
