@@ -42,6 +42,14 @@ class TokenMask:
         bits = np.unpackbits(self._words.view(np.uint8), count=size, bitorder="little")
         return bits.view(np.bool_)
 
+    @classmethod
+    def without(cls, token_ids: Sequence[int], num_words: int) -> TokenMask:
+        """All tokens but a few."""
+        words = np.full(num_words, 0xFFFFFFFF, np.uint32)
+        for token_id in token_ids:
+            words[token_id // _BITS] &= ~np.uint32(1 << token_id % _BITS)
+        return cls(words)
+
     def including(self, token_id: int) -> TokenMask:
         """The set and one more token."""
         words = self._words.copy()
@@ -66,6 +74,7 @@ class Constraint:
         self._matcher = LLMatcher(tokenizer, compile_grammar(grammar), log_level=0)
         if self._matcher.is_error():
             raise matcher_fault(grammar, self._matcher.get_error())
+        self._tokenizer = tokenizer
         self._encode = tokenizer.tokenize_bytes
         self._end_ids = frozenset(tokenizer.eos_tokens)
         self._num_words = -(-tokenizer.vocab_size // _BITS)
@@ -101,6 +110,25 @@ class Constraint:
         mask = self.masks()[0] if fits else TokenMask(np.zeros(self._num_words, np.uint32))
         self.rewind(start)
         return mask
+
+    def mask_before(self, tag: bytes, num_come: int) -> TokenMask | None:
+        """What may come in free text that ends with ``tag``, of which ``num_come`` bytes came.
+
+        None for anything: only a token that ends the tag and goes on with text which the grammar
+        forbids may not come.
+        """
+        forbidden = [
+            token_id
+            for token_id, rest in _tokens_beyond(self._tokenizer, tag, num_come)
+            if not self._begins_with(rest)
+        ]
+        return TokenMask.without(forbidden, self._num_words) if forbidden else None
+
+    def _begins_with(self, text: bytes) -> bool:
+        start = self._num_pushed
+        fits = self.push_all((), text)
+        self.rewind(start)
+        return fits
 
     def num_valid(self, draft: Sequence[int]) -> int:
         """How many tokens of ``draft`` may follow one another from here."""
@@ -164,6 +192,20 @@ class Constraint:
         if self._matcher.is_error():
             reason = self._matcher.get_error().splitlines()[0]
             raise EngineError(f"the grammar cannot be followed further: {reason}")
+
+
+@functools.lru_cache(maxsize=64)
+def _tokens_beyond(
+    tokenizer: LLTokenizer, tag: bytes, num_come: int
+) -> tuple[tuple[int, bytes], ...]:
+    """Tokens that end ``tag``, of which ``num_come`` bytes came, and the text they go on with."""
+    found = []
+    for token_id in range(tokenizer.vocab_size):
+        text = tag[:num_come] + tokenizer.decode_bytes([token_id])
+        rest = text.partition(tag)[2].lstrip(b"\r\n")  # line ends belong to nothing
+        if rest:
+            found.append((token_id, rest))
+    return tuple(found)
 
 
 @functools.cache

@@ -268,15 +268,17 @@ class Progress:
         self.undecided = () if reasoning.is_thinking or reasoning.is_over else before
         if not reasoning.is_over:
             return (), b""
-        return ((), reasoning.rest.lstrip()) if was_thinking else (before, b"")
+        return ((), reasoning.rest) if was_thinking else (before, b"")
 
     def mask(self, constraint: Constraint | None) -> TokenMask | None:
         """What may follow; None for anything."""
         reasoning = self.reasoning
-        if constraint is None or (reasoning is not None and reasoning.is_thinking):
+        if constraint is None:
             return None
         if reasoning is None or reasoning.is_over:
             return constraint.masks()[0]
+        if reasoning.is_thinking:
+            return constraint.mask_before(reasoning.end, reasoning.num_ending)
         mask = constraint.mask_after(self.undecided)
         opening = reasoning.opening
         return mask if opening is None else mask.including(opening)

@@ -33,7 +33,7 @@ class _Scanner:
     def __init__(self, start: str, end: str, is_open: bool) -> None:
         assert end, "a thought without an end tag would never end"
         self._start = start
-        self._end = end
+        self.end = end
         self._phase = _Phase.OPENED if is_open else _Phase.BEFORE
         self._held = ""
 
@@ -46,6 +46,11 @@ class _Scanner:
     def is_over(self) -> bool:
         """True once nothing can be reasoning any more."""
         return self._phase >= _Phase.CLOSED
+
+    @property
+    def num_ending(self) -> int:
+        """How much of the end tag has come, inside of a thought."""
+        return _overlap(self._held, self.end) if self.is_thinking else 0
 
     def push(self, text: str) -> tuple[str, str]:
         """What is known now to be (reasoning, answer)."""
@@ -82,13 +87,13 @@ class _Scanner:
             self._phase = following
 
     def _think(self) -> str:
-        thought, end, rest = self._held.partition(self._end)
+        thought, end, rest = self._held.partition(self.end)
         if end:
             self._held = rest
             self._phase = _Phase.CLOSED
             return thought.rstrip(_SPACE)
         # white space before the end tag goes with it
-        num_held = _overlap(self._held, self._end)
+        num_held = _overlap(self._held, self.end)
         known = self._held[: len(self._held) - num_held].rstrip(_SPACE)
         self._held = self._held[len(known) :]
         return known
@@ -163,6 +168,16 @@ class ReasoningTracker:
         if self.is_thinking and 0 <= self._num_forced < len(self._closing):
             return self._closing[self._num_forced]
         return None
+
+    @property
+    def end(self) -> bytes:
+        """The end tag."""
+        return self._scanner.end.encode("latin-1")
+
+    @property
+    def num_ending(self) -> int:
+        """How many bytes of the end tag have come, inside of a thought."""
+        return self._scanner.num_ending
 
     @property
     def opening(self) -> int | None:
