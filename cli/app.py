@@ -17,12 +17,10 @@ from outrider.cli.errors import UsageError
 from outrider.cli.options import takes_fields
 from outrider.cli.prompt_source import read_prompt, read_text
 from outrider.cli.strict_parser import StrictCommand, StrictGroup
-from outrider.profiles.search import DEFAULT_PROFILE
+from outrider.profiles.search import BARE_PROFILE, DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from outrider.profiles.schema import Profile
-
-BARE_PROFILE = "base"  # what a model file given by -m runs with
 
 
 class RootGroup(StrictGroup):
@@ -181,8 +179,13 @@ def run(
 def command() -> Any:
     """The whole command tree."""
     from outrider.cli import model_commands, profile_commands
+    from outrider.cli.bench import commands as bench_commands
 
-    for name, part in (("profiles", profile_commands.app), ("models", model_commands.app)):
+    for name, part in (
+        ("bench", bench_commands.app),
+        ("profiles", profile_commands.app),
+        ("models", model_commands.app),
+    ):
         for info in part.registered_commands:
             info.cls = StrictCommand
         app.add_typer(part, name=name, cls=StrictGroup)

@@ -24,7 +24,7 @@ from outrider.cli.meter import Meter
 from outrider.cli.render import Renderer
 from outrider.cli.running_models import RunningModels, open_engine
 from outrider.cli.saved_conversation import SavedConversation
-from outrider.cli.stats_view import TurnRecord, plural, summary_line
+from outrider.cli.stats_view import SYNTHETIC, TurnRecord, plural, summary_line
 from outrider.cli.status_lines import banner, toolbar
 from outrider.cli.thought import Thought
 from outrider.cli.transcript import Transcript, Turn
@@ -73,6 +73,8 @@ def _converse(
         chat, lambda typed, width: toolbar(models, typed, width, glyphs), faults.append
     )
     renderer.show(banner(models, renderer.size()[0]), "dim")
+    if models.rule == "synthetic":
+        renderer.show([SYNTHETIC], "warn")
     chat.waiting, send = first_prompt or "", bool(first_prompt)
     while not chat.is_over:
         waiting, chat.waiting = chat.waiting, ""

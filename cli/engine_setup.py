@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from outrider.cli.options import all_flags, flag_names
 from outrider.cli.prompt_source import read_text
 from outrider.profiles.samplers import sampler_names
 from outrider.profiles.schema import GRAMMAR_KEYS, Chat, Drafter, Profile, Sampling
+from outrider.profiles.synthetic_rates import synthetic_rates
 from outrider.speculative.settings import (
     DrafterSettings,
     EngineSettings,
@@ -37,14 +38,19 @@ _OPTIONS = ("match", "size", "min_hits", "n_match", "n_min", "static", "dynamic"
 
 
 def load_engine(
-    profile: Profile, *, progress: Callable[[str, float], None] | None = None
+    profile: Profile,
+    *,
+    parallel: int = 1,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Engine:
     """Fetch the models that are not here yet and load everything the profile names.
+
+    ``parallel`` is how many sessions share the context.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the load stops at the next sign of progress.
     """
-    settings = engine_settings(profile)
+    settings = replace(engine_settings(profile), parallel=parallel)
 
     from outrider.speculative.engine import Engine
     from outrider.speculative.errors import EngineError
@@ -141,6 +147,8 @@ def speculation_settings(profile: Profile) -> SpeculationSettings:
         verify=given.verify,
         adaptive=given.adaptive,
         max_slots=given.max_slots,
+        synth_rates=None if given.synth_rates is None else synthetic_rates(given.synth_rates),
+        synth_len=given.synth_len,
     )
 
 

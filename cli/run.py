@@ -25,7 +25,7 @@ from outrider.cli.interrupts import Interrupts
 from outrider.cli.options import flag_names
 from outrider.cli.prompt_source import read_text
 from outrider.cli.result_json import result_json
-from outrider.cli.stats_view import TurnRecord, fit, seconds, summary_line, three_digits
+from outrider.cli.stats_view import SYNTHETIC, TurnRecord, fit, seconds, summary_line, three_digits
 from outrider.profiles.schema import Profile
 from outrider.speculative.errors import EngineError, PromptTooLongError
 from outrider.speculative.events import Event, FinishEvent, GenerationResult, PromptEvent
@@ -86,6 +86,8 @@ class _Run:
             self._model, self._drafters = engine.model_name, engine.drafter_names
             self._load_s = engine.load_s
             tell_notices(engine, self._overrides, verbose=self._request.verbose)
+            if self._is_synthetic:
+                say(f"outrider: {SYNTHETIC}")
             prompt_ids = self._prompt_ids(engine)
             self._num_prompt_tokens = len(prompt_ids)
             self._session = engine.session()
@@ -183,6 +185,11 @@ class _Run:
         if self._request.show_thinking:
             self._thinking.write(text)
 
+    @property
+    def _is_synthetic(self) -> bool:
+        speculation = self._profile.speculation
+        return speculation.synth_rates is not None or speculation.synth_len is not None
+
     def _end_thinking(self) -> None:
         if self._request.show_thinking and self._thought and not self._text:
             self._thinking.end()
@@ -210,6 +217,7 @@ class _Run:
             model=self._model,
             drafters=self._drafters,
             n_max=self._profile.speculation.n_max,
+            synthetic=self._is_synthetic,
         )
         self._writer.write(json.dumps(described))
         self._writer.end()

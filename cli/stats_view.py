@@ -26,6 +26,10 @@ class TurnRecord:
     first_token_s: float | None
 
 
+SYNTHETIC = "SYNTHETIC acceptance: coins decide, the text is not the model's"
+"""What heads everything a synthetic run shows."""
+
+
 def three_digits(value: float | None, glyphs: Glyphs = UNICODE) -> str:
     """Tokens/s and seconds: ``9.87``, ``24.6``, ``118``."""
     if value is None:

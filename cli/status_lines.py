@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from outrider.cli.glyphs import Glyphs
 from outrider.cli.running_models import RunningModels
-from outrider.cli.stats_view import fit, percent, seconds
+from outrider.cli.stats_view import SYNTHETIC, fit, percent, seconds
 
 _NARROW = 60
 _CHARACTERS_A_TOKEN = 4
@@ -48,6 +48,10 @@ def toolbar(models: RunningModels, typed: str, width: int, glyphs: Glyphs) -> st
     used = models.session.context_used + len(typed) // _CHARACTERS_A_TOKEN
     about = "~" if len(typed) >= _CHARACTERS_A_TOKEN else ""
     names = ", ".join(engine.drafter_names)
+    if models.rule == "synthetic":
+        return _apart(
+            fit([SYNTHETIC.partition(":")[0], names], "  ", width), "not the model's text", width
+        )
     if width + 1 < _NARROW:
         left = fit([part for part in (names, models.rule if names else "") if part], " ", width)
         return _apart(left or "no drafter", f"{about}{used:,}/{engine.n_ctx:,}", width)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from outrider.profiles.model_source import ModelSource
 from outrider.profiles.option import Option
 from outrider.profiles.samplers import DRY_BREAKERS, SAMPLERS, sampler_names
+from outrider.profiles.synthetic_rates import synthetic_rates
 
 _NO_UNKNOWN_KEYS: Any = {"extra": "forbid"}
 # llama.cpp's other spellings of the same values
@@ -257,6 +258,25 @@ class Speculation:
             "--spec-adaptive --no-spec-adaptive",
         ),
     ] = True
+    synth_rates: Annotated[
+        str | None,
+        Option(
+            "coins in place of verification: chance that the first 1, 2, ... draft tokens are all"
+            " accepted, separated by commas; the text is not the model's",
+            "--spec-synth-rates",
+            metavar="R,R,...",
+            accept=synthetic_rates,
+        ),
+    ] = None
+    synth_len: Annotated[
+        float | None,
+        Option(
+            "coins in place of verification, for this mean accepted length",
+            "--spec-synth-len",
+            0,
+            1000,
+        ),
+    ] = None
     max_slots: Annotated[
         int,
         Option(
@@ -370,7 +390,8 @@ class Sampling:
     dry_sequence_breakers: Annotated[
         tuple[str, ...],
         Option(
-            "DRY: text that no repetition goes across; none: no such text; can be given several times",
+            "DRY: text that no repetition goes across, none for no such text;"
+            " can be given several times",
             "--dry-sequence-breaker",
             metavar="TEXT",
         ),

@@ -11,6 +11,8 @@ from outrider.profiles.errors import ProfileError
 from outrider.profiles.fields import nearest
 
 DEFAULT_PROFILE = "smollm2"
+BARE_PROFILE = "base"
+"""What a model file given by itself runs with."""
 BUILT_IN = Path(__file__).parent
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from outrider.speculative.answer_pool import AnswerPool
 from outrider.speculative.chat_template import Message
 from outrider.speculative.constraint import Constraint
 from outrider.speculative.draft_length import ChainLength, DraftLength, FixedLength
@@ -25,6 +26,7 @@ from outrider.speculative.llama_runner import LlamaRunner
 from outrider.speculative.model_store import ModelStore, Progress
 from outrider.speculative.prompt_encoder import PromptEncoder
 from outrider.speculative.reasoning_tags import ReasoningTags
+from outrider.speculative.runner import Runner
 from outrider.speculative.sampler import Sampler
 from outrider.speculative.scheduler import Scheduler
 from outrider.speculative.session import Session
@@ -40,7 +42,7 @@ from outrider.speculative.settings import (
 from outrider.speculative.statistics import Rule
 from outrider.speculative.step_costs import StepCosts
 from outrider.speculative.synthetic import acceptance_chances
-from outrider.speculative.warm_up import warm_up
+from outrider.speculative.warm_up import timed_decode, warm_up
 
 _MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
 
@@ -112,6 +114,16 @@ class Engine:
     @property
     def drafter_names(self) -> tuple[str, ...]:
         return tuple(member.name for member in self._running.drafter.members)
+
+    @property
+    def max_draft(self) -> int:
+        """The most tokens that any drafter proposes at once."""
+        return self._running.drafter.n_max
+
+    @property
+    def acceptance_chances(self) -> tuple[float, ...] | None:
+        """The coins of synthetic acceptance, by position; None in a real run."""
+        return self._running.chances
 
     @property
     def speculation(self) -> SpeculationSettings:
@@ -214,6 +226,17 @@ class Engine:
         sampled = self.speculation.sampling == "probabilistic" and self._running.drafter.gives_law
         return "rejection" if sampled else "match"
 
+    def time_batch(self, num_rows: int) -> float:
+        """Seconds of one target decode of ``num_rows`` rows behind what is cached."""
+        return timed_decode(self._running.runner, num_rows)
+
+    def wrap_runner(self, wrap: Callable[[Runner], Runner]) -> None:
+        """Put something around the target's runner, until it is configured anew.
+
+        For what watches or slows down every decode: benchmarks and tests.
+        """
+        self._running.runner = wrap(self._running.runner)
+
     # conversations
 
     def session(self) -> Session:
@@ -232,6 +255,10 @@ class Engine:
             self._plan,
             self._constrain,
         )
+
+    def pool(self) -> AnswerPool:
+        """Answers on several sessions together; to be closed before the engine is."""
+        return AnswerPool(lambda: self._running)
 
     # inside
 

@@ -25,10 +25,10 @@ def warm_up(runner: Runner, costs: StepCosts, num_rows: int, progress: Progress)
         return
     best: dict[int, float] = {}
     deadline = time.perf_counter() + _BUDGET_S
-    _timed_decode(runner, sizes[-1])  # the first decode of a context allocates
+    timed_decode(runner, sizes[-1])  # the first decode of a context allocates
     while not best or time.perf_counter() < deadline:
         for rows in sizes:
-            seconds = _timed_decode(runner, rows)
+            seconds = timed_decode(runner, rows)
             best[rows] = min(seconds, best.get(rows, seconds))
             progress("measure", min(1.0, 1 - (deadline - time.perf_counter())))
             if time.perf_counter() > deadline and len(best) > 1:
@@ -37,7 +37,8 @@ def warm_up(runner: Runner, costs: StepCosts, num_rows: int, progress: Progress)
         costs.observe_verify(rows, seconds)
 
 
-def _timed_decode(runner: Runner, num_rows: int) -> float:
+def timed_decode(runner: Runner, num_rows: int) -> float:
+    """Seconds of one decode of ``num_rows`` rows behind sequence 0, which stays as it was."""
     block = Block(0, np.zeros(num_rows, np.int32), runner.cached_length(0), num_rows)
     started = time.perf_counter()
     runner.decode([block])

@@ -13,6 +13,7 @@ from outrider.speculative.llama.library import (
     last_error,
     library,
     supports_gpu,
+    system_info,
 )
 from outrider.speculative.llama.native_context import NativeContext
 from outrider.speculative.llama.native_model import NativeModel
@@ -27,4 +28,5 @@ __all__ = [
     "last_error",
     "library",
     "supports_gpu",
+    "system_info",
 ]

@@ -50,6 +50,7 @@ _SYMBOLS = (
     "llama_memory_seq_rm",
     "llama_model_chat_template",
     "llama_model_default_params",
+    "llama_print_system_info",
     "llama_model_free",
     "llama_model_get_vocab",
     "llama_model_has_decoder",
@@ -209,6 +210,11 @@ def _route_log(llama_cpp: Any) -> None:
 def last_error() -> str:
     """Return the last native error line, for a message."""
     return _last_error
+
+
+def system_info() -> str:
+    """The features this build of llama.cpp was made with, and those it uses here."""
+    return str(library().llama_print_system_info().decode("utf-8", "replace")).strip()
 
 
 def supports_gpu() -> bool:

@@ -439,3 +439,14 @@ def test_a_thought_is_folded_and_ctrl_t_opens_it(start: Start, tmp_path: Path) -
     terminal.send(CTRL_C)
     terminal.wait_for("stopped while thinking, the message is in the input")
     terminal.wait_for(f"› {FOX}", count=2)
+
+
+def test_a_synthetic_chat_says_so_all_the_time(start: Start) -> None:
+    flags = ("--spec-type", "filler", "--spec-synth-len", "2.5", "-n", "2000", *ENDLESS)
+    terminal = start(*flags)
+    terminal.wait_for("SYNTHETIC acceptance: coins decide, the text is not the model's")
+    terminal.wait_for("not the model's text")  # the toolbar
+    terminal.send(FOX + ENTER)
+    terminal.wait_for("SYNTHETIC mean length 2.50: this is not the model's text")
+    terminal.send(CTRL_C)
+    wait_prompt(terminal, 2)

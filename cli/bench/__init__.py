@@ -1,0 +1,1 @@
+"""Benchmarks: what is measured, on which machine, and how sure it is."""
