@@ -65,6 +65,8 @@ def parse_arm(text: str) -> ArmSpec:
         words = shlex.split(text)
     except ValueError as error:
         raise UsageError(f"{text!r}: {error}") from None
+    if not words or words[0].startswith("-"):
+        raise UsageError(f'{text!r}: allowed: "PROFILE [flags]", such as "smollm2 -n 32"')
     name, overrides = _arm_command().main(words, prog_name=repr(text), standalone_mode=False)
     return ArmSpec(text, load_profile(name, overrides), overrides)
 
