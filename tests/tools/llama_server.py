@@ -49,7 +49,7 @@ class LlamaServer:
 
     def __init__(self, address: str) -> None:
         assert address.startswith("http://127.0.0.1:")
-        self._address = address
+        self.address = address
 
     def complete(
         self, prompt: str | Sequence[int], num_tokens: int, slot: int | None = None
@@ -68,7 +68,7 @@ class LlamaServer:
             "return_tokens": True,
         }
         request = urllib.request.Request(
-            f"{self._address}/completion",
+            f"{self.address}/completion",
             json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
