@@ -86,8 +86,15 @@ class GgufVocabulary:
         """The text of every token, by id."""
         return self._tokens.strings() if self._tokens else []
 
+    @property
+    def types_fit(self) -> bool:
+        """False if there are token types, but not one for each token: llama.cpp would not see."""
+        types = self._types
+        return types is None or (not types.is_text and len(types) == self.num_tokens)
+
     def types(self) -> list[int]:
         """The type of every token, by id."""
+        assert self.types_fit, "a file with other types is refused"
         if self._types is None:
             return [NORMAL] * self.num_tokens
         return [int(number) for number in self._types.numbers()]
@@ -124,9 +131,6 @@ def _assemble(
     if tokenizer != "gemma4":
         add_bos = _or_else(file.flag("tokenizer.ggml.add_bos_token"), add_bos)
     size = len(tokens) if tokens else 0
-    types = file.array(_TYPES)
-    if types is not None and (types.is_text or len(types) != size):
-        raise InputError(f"{file.path}: not every token has a type; convert it again")
     return GgufVocabulary(
         kind=defaults.kind,
         tokenizer=tokenizer,
@@ -136,7 +140,7 @@ def _assemble(
         add_eos=_or_else(file.flag("tokenizer.ggml.add_eos_token"), defaults.add_eos),
         special=_special_tokens(file, defaults, pre, size),
         _tokens=tokens,
-        _types=types,
+        _types=file.array(_TYPES),
     )
 
 

@@ -86,6 +86,8 @@ def _check_vocabulary(file: GgufFile) -> None:
     vocabulary = GgufVocabulary.read(file)
     if vocabulary is None or not vocabulary.num_tokens:
         _refuse(file, "it has no vocabulary", "convert it again with its tokenizer")
+    if not vocabulary.types_fit:
+        _refuse(file, "not every token has a type", "convert it again")
     # llama.cpp names empty tokens apart and asserts on any other repetition
     texts = [text for text in vocabulary.texts() if text]
     if len(set(texts)) != len(texts):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from outrider.cli.bench.arm import Arm, parse_arm
 from outrider.speculative.errors import EngineError
@@ -15,36 +16,47 @@ PREDICT = 8
 def peak_memory(text: str) -> int | None:
     """Bytes that a process needs to load the arm ``text`` and answer a few tokens.
 
-    Call it before anything big is loaded: what a process held when it became another program
-    counts in the peak of that program. None where the system does not tell.
+    None where the system does not tell.
 
     Raises:
         EngineError: the process failed.
     """
-    if not hasattr(os, "wait4"):
-        return None
     command = [sys.executable, "-m", "outrider.cli.bench.footprint", text]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stderr is not None
-        try:
-            errors = process.stderr.read().decode("utf-8", "replace").split("\n")
-            _, status, usage = os.wait4(process.pid, 0)
-        except BaseException:
-            process.kill()
-            raise
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        last = next((line for line in reversed(errors) if line.strip()), "no message")
-        raise EngineError(f"measuring the memory of {text!r}: {last}")
-    return int(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+    child = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if child.returncode:
+        lines = [line for line in child.stderr.splitlines() if line.strip()] or ["no message"]
+        raise EngineError(f"measuring the memory of {text!r}: {lines[-1]}")
+    return int(child.stdout) or None
 
 
 def main(text: str) -> None:
     with Arm("", parse_arm(text)) as arm:
         ids = arm.encode([{"role": "user", "content": "Count from one to ten."}])
         arm.answer(ids, arm.settings(ids, temp=0.0, predict=PREDICT, ignore_eos=True))
+        print(_own_peak())
+
+
+def _own_peak() -> int:
+    """Bytes; 0 if unknown. The usage that a parent is told counts what *it* held at the start."""
+    try:
+        status = Path("/proc/self/status").read_text("ascii")
+    except OSError:
+        status = ""
+    if match := re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE):
+        return int(match[1]) * 1024
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 if __name__ == "__main__":

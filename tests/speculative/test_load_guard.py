@@ -39,6 +39,7 @@ def test_the_zoo_is_let_through(zoo: Path) -> None:
         ({"llama.rope.scaling.type": "spiral"}, "RoPE scaling 'spiral'"),
         ({"tokenizer.ggml.model": "none"}, "has no vocabulary"),
         ({"tokenizer.ggml.tokens": ["a", "b", "a"]}, "token b'a' is in the vocabulary twice"),
+        ({"tokenizer.ggml.token_type": [1, 1]}, "not every token has a type"),
     ],
 )
 def test_a_file_that_llama_cpp_cannot_load(

@@ -37,10 +37,10 @@ class Answer:
     """One scripted answer: a piece a step, ``thoughts`` first; ``error`` is raised before."""
 
     pieces: Sequence[str] = ()
-    thoughts: Sequence[str] = ()
     finish_reason: FinishReason = "stop"
     error: Exception | None = None
     fault: tuple[str, str] | None = None
+    thoughts: Sequence[str] = ()
 
 
 @dataclass
