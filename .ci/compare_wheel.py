@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("cli", "profiles", "speculative")
-SHIPPED = (".py", ".yaml", ".gguf", ".typed")
+SHIPPED = (".py", ".yaml", ".gguf", ".jsonl", ".typed")
 
 
 def expected() -> set[str]:
