@@ -320,7 +320,7 @@ def sweep(
             rich_help_panel="Prompts",
             help="halve the candidates up to N - 1 times",
         ),
-    ] = 3,
+    ] = 2,
     write: Annotated[
         str | None,
         typer.Option(

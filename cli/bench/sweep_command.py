@@ -40,7 +40,7 @@ class SweepRequest:
     spec: ArmSpec
     axes: Axes
     prompts: Path | None = None
-    num_rounds: int = 3
+    num_rounds: int = 2
     write: str | None = None
     chart: Path | None = None
 
