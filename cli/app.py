@@ -14,10 +14,10 @@ import typer
 from typer.main import get_command
 
 from outrider.cli.errors import UsageError
-from outrider.cli.options import takes_fields
+from outrider.cli.options import ProfileOption, VerboseOption, path_of, takes_fields
 from outrider.cli.prompt_source import read_prompt, read_text
 from outrider.cli.strict_parser import StrictCommand, StrictGroup
-from outrider.profiles.search import BARE_PROFILE, DEFAULT_PROFILE
+from outrider.profiles.search import default_profile
 
 if TYPE_CHECKING:
     from outrider.profiles.schema import Profile
@@ -29,16 +29,6 @@ class RootGroup(StrictGroup):
     default_command = "chat"
 
 
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "-P",
-        "--profile",
-        metavar="NAME|PATH",
-        rich_help_panel="Profile",
-        help=f"what to run; flags win over it (default {DEFAULT_PROFILE}, with -m {BARE_PROFILE})",
-    ),
-]
 PromptOption = Annotated[
     str | None,
     typer.Option("-p", "--prompt", metavar="TEXT", rich_help_panel="Prompt", help="the prompt"),
@@ -59,11 +49,6 @@ SystemFileOption = Annotated[
         help="system message from a file",
     ),
 ]
-VerboseOption = Annotated[
-    bool,
-    typer.Option("-v", "--verbose", help="notes, native log lines and tracebacks on stderr"),
-]
-
 app = typer.Typer(
     name="outrider",
     cls=RootGroup,
@@ -108,7 +93,7 @@ def chat(
     """Chat in the terminal."""
     chosen = _profile(profile, overrides, system_file)
     given = prompt is not None or file is not None
-    first = read_prompt(None, prompt, _path(file), use_stdin=False) if given else None
+    first = read_prompt(None, prompt, path_of(file), use_stdin=False) if given else None
 
     from outrider.cli.chat import chat as run_chat
 
@@ -157,7 +142,7 @@ def run(
     between. Text that begins with a dash goes after --.
     """
     chosen = _profile(profile, overrides, system_file)
-    text = read_prompt(argument, prompt, _path(file), use_stdin=not no_stdin, verbatim=raw)
+    text = read_prompt(argument, prompt, path_of(file), use_stdin=not no_stdin, verbatim=raw)
 
     from outrider.cli.run import OneShot, run_once
 
@@ -200,9 +185,4 @@ def _profile(name: str | None, overrides: dict[str, object], system_file: str | 
         if "chat.system" in overrides:
             raise UsageError("the system message is given twice: with -sys and with -sysf")
         overrides["chat.system"] = read_text(Path(system_file), "-sysf/--system-prompt-file")
-    default = BARE_PROFILE if "target.model" in overrides else DEFAULT_PROFILE
-    return load_profile(name or default, overrides)
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
+    return load_profile(name or default_profile(overrides), overrides)

@@ -14,7 +14,8 @@ from outrider.cli.interrupts import Interrupts
 from outrider.cli.options import all_flags, flag_names
 from outrider.cli.prompt_source import read_text
 from outrider.profiles.samplers import sampler_names
-from outrider.profiles.schema import GRAMMAR_KEYS, Chat, Drafter, Profile, Sampling
+from outrider.profiles.sampling import GRAMMAR_KEYS, Sampling
+from outrider.profiles.schema import Chat, Drafter, Profile
 from outrider.profiles.synthetic_rates import synthetic_rates
 from outrider.speculative.settings import (
     DrafterSettings,
@@ -72,6 +73,13 @@ def load_engine(
         engine.close()
         raise KeyboardInterrupt
     return engine
+
+
+def use_template_file(engine: Engine, chat: Chat) -> None:
+    """The chat template of the profile instead of the model's, if it names one."""
+    path = chat.template_file
+    if path is not None:
+        engine.replace_template(read_text(Path(path), flag_names("chat.template_file")), path)
 
 
 def engine_settings(profile: Profile) -> EngineSettings:

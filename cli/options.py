@@ -5,11 +5,28 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from outrider.profiles.fields import FIELDS, KIND_FIELDS, Field, check
+from outrider.profiles.search import BARE_PROFILE, DEFAULT_PROFILE
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "-P",
+        "--profile",
+        metavar="NAME|PATH",
+        rich_help_panel="Profile",
+        help=f"what to run; flags win over it (default {DEFAULT_PROFILE}, with -m {BARE_PROFILE})",
+    ),
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("-v", "--verbose", help="notes, native log lines and tracebacks on stderr"),
+]
 
 _METAVARS: Mapping[type, str] = {int: "N", float: "X"}
 _SHOWN_CHOICES = 4  # more of them move from the name column into the text
@@ -48,6 +65,11 @@ def overrides(given: Mapping[str, Any]) -> dict[str, object]:
     return {
         path: _checked(path, value) for path, value in given.items() if value not in (None, [], ())
     }
+
+
+def path_of(text: str | None) -> Path | None:
+    """The path that an option names, if it was given."""
+    return None if text is None else Path(text)
 
 
 def flag_names(path: str) -> str:

@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.cli.answer_writer import AnswerWriter
@@ -18,14 +17,14 @@ from outrider.cli.engine_setup import (
     load_engine,
     tell_notices,
     template_kwargs,
+    use_template_file,
 )
 from outrider.cli.errors import UsageError, exit_code, message, printable, report, say
 from outrider.cli.glyphs import glyphs_for
 from outrider.cli.interrupts import Interrupts
-from outrider.cli.options import flag_names
-from outrider.cli.prompt_source import read_text
 from outrider.cli.result_json import result_json
 from outrider.cli.stats_view import SYNTHETIC, TurnRecord, fit, seconds, summary_line, three_digits
+from outrider.cli.transcript import system_messages
 from outrider.profiles.schema import Profile
 from outrider.speculative.errors import EngineError, PromptTooLongError
 from outrider.speculative.events import Event, FinishEvent, GenerationResult, PromptEvent
@@ -86,7 +85,7 @@ class _Run:
             self._model, self._drafters = engine.model_name, engine.drafter_names
             self._load_s = engine.load_s
             tell_notices(engine, self._overrides, verbose=self._request.verbose)
-            if self._is_synthetic:
+            if self._profile.speculation.is_synthetic:
                 say(f"outrider: {SYNTHETIC}")
             prompt_ids = self._prompt_ids(engine)
             self._num_prompt_tokens = len(prompt_ids)
@@ -144,14 +143,14 @@ class _Run:
 
     def _prompt_ids(self, engine: Engine) -> list[int]:
         chat = self._profile.chat
-        if chat.template_file is not None and not self._request.raw:
-            source = read_text(Path(chat.template_file), flag_names("chat.template_file"))
-            engine.replace_template(source, chat.template_file)
+        if not self._request.raw:
+            use_template_file(engine, chat)
         if self._request.raw or not engine.has_chat_template:
             return self._raw_ids(engine)
-        messages = [{"role": "user", "content": self._request.prompt}]
-        if chat.system:
-            messages.insert(0, {"role": "system", "content": chat.system})
+        messages = [
+            *system_messages(chat.system),
+            {"role": "user", "content": self._request.prompt},
+        ]
         return engine.render(messages, template_kwargs(chat))
 
     def _raw_ids(self, engine: Engine) -> list[int]:
@@ -185,11 +184,6 @@ class _Run:
         if self._request.show_thinking:
             self._thinking.write(text)
 
-    @property
-    def _is_synthetic(self) -> bool:
-        speculation = self._profile.speculation
-        return speculation.synth_rates is not None or speculation.synth_len is not None
-
     def _end_thinking(self) -> None:
         if self._request.show_thinking and self._thought and not self._text:
             self._thinking.end()
@@ -217,7 +211,7 @@ class _Run:
             model=self._model,
             drafters=self._drafters,
             n_max=self._profile.speculation.n_max,
-            synthetic=self._is_synthetic,
+            synthetic=self._profile.speculation.is_synthetic,
         )
         self._writer.write(json.dumps(described))
         self._writer.end()

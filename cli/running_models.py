@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.cli.engine_setup import (
@@ -12,10 +11,9 @@ from outrider.cli.engine_setup import (
     grammar_settings,
     load_engine,
     sampling_settings,
+    use_template_file,
 )
 from outrider.cli.errors import UsageError
-from outrider.cli.options import flag_names
-from outrider.cli.prompt_source import read_text
 from outrider.cli.stats_view import pause_words
 from outrider.profiles.load import load_profile, override
 from outrider.profiles.schema import Profile
@@ -36,9 +34,7 @@ def open_engine(profile: Profile, progress: Progress | None = None) -> Engine:
     grammar_settings(profile.sampling)
     engine = load_engine(profile, progress=progress)
     try:
-        if profile.chat.template_file is not None:
-            path = profile.chat.template_file
-            engine.replace_template(read_text(Path(path), flag_names("chat.template_file")), path)
+        use_template_file(engine, profile.chat)
         if not engine.has_chat_template:
             raise UsageError(
                 f"{engine.model_name} has no chat template:"

@@ -30,10 +30,6 @@ class Thought:
         self._num_shown = 0
         self._was_shown = False
 
-    @property
-    def has_begun(self) -> bool:
-        return self._started is not None
-
     def feed(self, text: str, num_tokens: int) -> list[str]:
         """Add text; return the lines that are to be printed now, none while it is folded."""
         if self._started is None:

@@ -45,7 +45,7 @@ class Transcript:
         Roles alternate: a turn without an answer, but for the last, is left out. So is what was
         thought, unless ``with_reasoning`` asks for it.
         """
-        messages = [{"role": "system", "content": self.system}] if self.system else []
+        messages = system_messages(self.system)
         turns = self.turns[self.first_in_context :]
         for turn in [turn for turn in turns[:-1] if turn.answer] + turns[-1:]:
             messages.append({"role": "user", "content": turn.message})
@@ -111,6 +111,11 @@ class Transcript:
         except ValueError as error:
             raise UsageError(f"{path}: not a saved conversation: {error}") from None
         return _from_json(data, path)
+
+
+def system_messages(system: str | None) -> list[dict[str, str]]:
+    """How a conversation begins: with the system message, or with nothing."""
+    return [{"role": "system", "content": system}] if system else []
 
 
 def session_path(name: str) -> Path:

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.model_source import FORMS, ModelSource
 from outrider.profiles.option import Option
+from outrider.profiles.sampling import Sampling
 from outrider.profiles.schema import (
     KIND_FLAGS,
     Chat,
     Drafter,
     DrafterKind,
     Profile,
-    Sampling,
     Speculation,
     Target,
 )

@@ -13,7 +13,8 @@ from outrider.profiles.chain import apply_drafter_flags, drafter_faults
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.fields import field_at, keys_of, nearest, reason, validated
 from outrider.profiles.model_source import FORMS, LocalPart, parse_part
-from outrider.profiles.schema import GRAMMAR_KEYS, Profile
+from outrider.profiles.sampling import GRAMMAR_KEYS
+from outrider.profiles.schema import Profile
 from outrider.profiles.search import every_file, find
 from outrider.profiles.yaml_file import Key, YamlFile, read_yaml
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+NO_UNKNOWN_KEYS: Any = {"extra": "forbid"}
+"""What pydantic is told about every part of a profile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,13 @@ from outrider.profiles.fields import nearest
 DEFAULT_PROFILE = "smollm2"
 BARE_PROFILE = "base"
 """What a model file given by itself runs with."""
+
 BUILT_IN = Path(__file__).parent
+
+
+def default_profile(overrides: Mapping[str, object]) -> str:
+    """What runs when no profile is named."""
+    return BARE_PROFILE if "target.model" in overrides else DEFAULT_PROFILE
 
 
 @dataclass(frozen=True, slots=True)

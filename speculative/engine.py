@@ -226,6 +226,13 @@ class Engine:
         sampled = self.speculation.sampling == "probabilistic" and self._running.drafter.gives_law
         return "rejection" if sampled else "match"
 
+    @property
+    def max_batch(self) -> int:
+        """The most rows that fit behind what is cached, in one batch."""
+        runner = self._running.runner
+        cached = sum(map(runner.cached_length, range(self._settings.parallel)))
+        return min(runner.max_outputs, runner.n_ctx - cached)
+
     def time_batch(self, num_rows: int) -> float:
         """Seconds of one target decode of ``num_rows`` rows behind what is cached."""
         return timed_decode(self._running.runner, num_rows)
@@ -344,10 +351,9 @@ class Engine:
 
     def _warm_up(self) -> None:
         """Time verify batches of a few sizes in the room that the cache has left."""
-        runner = self._running.runner
-        room = runner.n_ctx - sum(map(runner.cached_length, range(self._settings.parallel)))
-        most = min(runner.max_outputs, room, self._running.drafter.n_max + 1)
-        warm_up(runner, self._running.costs, most, self._progress)
+        running = self._running
+        most = min(self.max_batch, running.drafter.n_max + 1)
+        warm_up(running.runner, running.costs, most, self._progress)
 
 
 def _uses_own_heads(drafter: DrafterSettings, target: ModelSettings) -> bool:
@@ -366,7 +372,7 @@ def _check(speculation: SpeculationSettings) -> None:
 
 
 def _synthetic_chances(speculation: SpeculationSettings, n_max: int) -> tuple[float, ...] | None:
-    if speculation.synth_rates is None and speculation.synth_len is None:
+    if not speculation.is_synthetic:
         return None
     if n_max == 0:
         raise InputError("synthetic acceptance needs a drafter; give --spec-type filler")

@@ -139,6 +139,11 @@ class SpeculationSettings:
     synth_rates: tuple[float, ...] | None = None
     synth_len: float | None = None
 
+    @property
+    def is_synthetic(self) -> bool:
+        """True if coins decide what is accepted."""
+        return self.synth_rates is not None or self.synth_len is not None
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:

@@ -6,8 +6,7 @@ import contextlib
 import functools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,16 +19,16 @@ from outrider.cli.engine_setup import (
     grammar_settings,
     load_engine,
     template_kwargs,
+    use_template_file,
 )
 from outrider.cli.errors import UsageError
-from outrider.cli.options import flag_names, takes_fields
-from outrider.cli.prompt_source import read_text
+from outrider.cli.options import takes_fields
 from outrider.cli.strict_parser import StrictCommand
 from outrider.profiles.load import load_profile
 from outrider.profiles.schema import Profile
-from outrider.profiles.search import BARE_PROFILE, DEFAULT_PROFILE
+from outrider.profiles.search import default_profile
 from outrider.speculative.events import FinishEvent, GenerationResult, StepEvent
-from outrider.speculative.settings import GenerationSettings
+from outrider.speculative.settings import EngineSettings, GenerationSettings
 from outrider.speculative.statistics import SpeculationStats, Timings
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ class ArmSpec:
 
 def arm_of(name: str | None, overrides: Mapping[str, object]) -> ArmSpec:
     """What a command's own ``--profile`` and flags say; the default profile without either."""
-    default = BARE_PROFILE if "target.model" in overrides else DEFAULT_PROFILE
-    chosen = name or default
+    chosen = name or default_profile(overrides)
     return ArmSpec(chosen, load_profile(chosen, overrides), overrides)
 
 
@@ -101,10 +99,7 @@ class Arm:
         self.spec = spec
         self._grammar = grammar_settings(spec.profile.sampling)
         self.engine: Engine = load_engine(spec.profile, parallel=parallel, progress=progress)
-        if (path := spec.profile.chat.template_file) is not None:
-            self.engine.replace_template(
-                read_text(Path(path), flag_names("chat.template_file")), path
-            )
+        use_template_file(self.engine, spec.profile.chat)
         self.session: Session = self.engine.session()
 
     def __enter__(self) -> Arm:
@@ -121,8 +116,6 @@ class Arm:
 
     def settings(self, prompt_ids: Sequence[int], **changes: Any) -> GenerationSettings:
         """How the profile answers; ``changes`` are fields of its sampling (temp, predict, ...)."""
-        from dataclasses import replace
-
         profile = self.spec.profile
         profile = replace(profile, sampling=replace(profile.sampling, **changes))
         tags = self.engine.reasoning_tags(prompt_ids, template_kwargs(profile.chat))
@@ -157,9 +150,13 @@ class Arm:
 
     def models(self) -> dict[str, dict[str, object]]:
         """What identifies the files: the target and each draft model."""
-        settings = engine_settings(self.spec.profile)
-        paths = {"target": settings.target.path}
-        for number, drafter in enumerate(settings.drafters):
-            if drafter.model is not None:
-                paths[f"drafter {number + 1}"] = drafter.model.path
-        return {role: model_facts(path) for role, path in paths.items()}
+        return models_of(engine_settings(self.spec.profile))
+
+
+def models_of(settings: EngineSettings) -> dict[str, dict[str, object]]:
+    """What identifies the files: the target and each draft model, by its place in the chain."""
+    paths = {"target": settings.target.path}
+    for number, drafter in enumerate(settings.drafters, 1):
+        if drafter.model is not None:
+            paths[f"drafter {number}"] = drafter.model.path
+    return {role: model_facts(path) for role, path in paths.items()}

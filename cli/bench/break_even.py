@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-
-from outrider.speculative.runner import Runner
 
 _BUDGET_S = 3.0
 _MIN_REPEATS = 3
@@ -92,29 +90,16 @@ def break_even(
     return BreakEven(drafter, verify_s, token_s, tuple(lengths))
 
 
-def verify_times(runner: Runner, sizes: Sequence[int]) -> dict[int, float]:
-    """Seconds to decode a batch of each of the ``sizes`` behind sequence 0, medians.
+def verify_times(time_batch: Callable[[int], float], sizes: Sequence[int]) -> dict[int, float]:
+    """Seconds to decode a batch of each of the ``sizes``, medians; the sizes take turns.
 
-    The sizes take turns; the sequence is as before afterwards.
+    ``time_batch`` decodes one: :meth:`outrider.speculative.engine.Engine.time_batch`.
     """
     times: dict[int, list[float]] = {size: [] for size in sizes}
     for size in sizes:  # the first decode of a size allocates
-        _decode(runner, size)
+        time_batch(size)
     deadline = time.perf_counter() + _BUDGET_S
     while len(times[sizes[-1]]) < _MIN_REPEATS or time.perf_counter() < deadline:
         for size in sizes:
-            times[size].append(_decode(runner, size))
+            times[size].append(time_batch(size))
     return {size: median(seconds) for size, seconds in times.items()}
-
-
-def _decode(runner: Runner, num_rows: int) -> float:
-    import numpy as np
-
-    from outrider.speculative.batch_outputs import Block
-
-    block = Block(0, np.zeros(num_rows, np.int32), runner.cached_length(0), num_rows)
-    started = time.perf_counter()
-    runner.decode([block])
-    seconds = time.perf_counter() - started
-    runner.truncate(0, block.start_pos)
-    return seconds

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from outrider.cli.errors import UsageError
-from outrider.cli.options import takes_fields
+from outrider.cli.options import ProfileOption, VerboseOption, path_of, takes_fields
 from outrider.cli.strict_parser import StrictCommand
 from outrider.profiles.fields import check
 
@@ -16,15 +16,6 @@ app = typer.Typer(
     help="Measure: what speculation brings here, and how sure that is.", rich_markup_mode=None
 )
 
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "-P", "--profile", metavar="NAME|PATH", rich_help_panel="Profile", help="what to run"
-    ),
-]
-VerboseOption = Annotated[
-    bool, typer.Option("-v", "--verbose", help="native log lines and tracebacks on stderr")
-]
 JsonOption = Annotated[
     bool, typer.Option("--json", rich_help_panel="Output", help="print one JSON object instead")
 ]
@@ -36,6 +27,15 @@ OutputOption = Annotated[
         metavar="FILE",
         rich_help_panel="Output",
         help="save the result with every round as JSON",
+    ),
+]
+PromptSetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE.jsonl",
+        rich_help_panel="Prompts",
+        help="rows with question_id, category and turns (default: the built-in set)",
     ),
 ]
 
@@ -102,15 +102,7 @@ def synthetic(
 )
 def speed(
     *,
-    prompts: Annotated[
-        str | None,
-        typer.Option(
-            "--prompts",
-            metavar="FILE.jsonl",
-            rich_help_panel="Prompts",
-            help="rows with question_id, category and turns (default: the built-in set)",
-        ),
-    ] = None,
+    prompts: PromptSetOption = None,
     category: Annotated[
         str | None,
         typer.Option(
@@ -302,15 +294,7 @@ def sweep(
             help="numbers of threads, such as 1,2; a single one is for all",
         ),
     ] = None,
-    prompts: Annotated[
-        str | None,
-        typer.Option(
-            "--prompts",
-            metavar="FILE.jsonl",
-            rich_help_panel="Prompts",
-            help="rows with question_id, category and turns (default: the built-in set)",
-        ),
-    ] = None,
+    prompts: PromptSetOption = None,
     rounds: Annotated[
         int,
         typer.Option(
@@ -447,20 +431,8 @@ def report(
 
     Runs of the same side become one column, the median of their speeds.
     """
-    import json
-    import sys
-
     from outrider.cli.bench.report import read_report
-    from outrider.cli.glyphs import glyphs_for
-    from outrider.cli.lines import print_lines
+    from outrider.cli.bench.show import show
 
     made = read_report([Path(name) for name in results], force=force)
-    if as_json:
-        print_lines(json.dumps(made.as_json()))
-    else:
-        print_lines(*made.lines(glyphs_for(sys.stdout.encoding)))
-    return 0
-
-
-def path_of(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
+    return show(made.as_json(), made.lines, as_json)

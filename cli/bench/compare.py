@@ -18,10 +18,11 @@ from outrider.cli.bench.planted_delay import DelayedRunner
 from outrider.cli.bench.prompt_set import PromptSet, Sample, read_prompts
 from outrider.cli.bench.ratio import Noise, Ratio, ratio_of
 from outrider.cli.bench.result import BenchResult
-from outrider.cli.bench.show import Tell
+from outrider.cli.bench.show import Tell, duration
 from outrider.cli.engine_setup import engine_settings
 from outrider.cli.errors import UsageError
 from outrider.cli.prompt_source import read_text
+from outrider.cli.transcript import system_messages
 from outrider.speculative.errors import EngineError
 from outrider.speculative.events import GenerationResult
 from outrider.speculative.settings import GenerationSettings
@@ -160,7 +161,7 @@ def run_compare(request: Request, tell: Tell) -> Comparison:
         questions = {label: _questions(arm, request) for label, arm in arms.items()}
         answers = list(_ask(request, arms, questions, tell))
         models = {label: arms[label].models() for label in ("A", "B")}
-        is_synthetic = any(_is_synthetic(arm) for arm in arms.values())
+        is_synthetic = any(arm.engine.speculation.is_synthetic for arm in arms.values())
         why_no_texts = _why_no_texts(arms["A"], arms["B"], questions, models)
         is_drafting = bool(arms["A"].engine.drafter_names)
     identities: list[Identity] = []
@@ -182,8 +183,7 @@ def _questions(arm: Arm, request: Request) -> list[_Question]:
     changes: dict[str, Any] = {"predict": request.predict, "ignore_eos": True, "stop": ()}
     if "sampling.temp" not in arm.spec.overrides:
         changes["temp"] = 0.0
-    system = arm.spec.profile.chat.system
-    before = [{"role": "system", "content": system}] if system else []
+    before = system_messages(arm.spec.profile.chat.system)
     questions = []
     for sample in request.prompts.samples:
         ids = arm.encode([*before, {"role": "user", "content": sample.turns[0]}])
@@ -205,19 +205,14 @@ def _ask(
             for order, label in enumerate(order_of(number, prompt)):
                 spent = time.monotonic() - started
                 left = spent / done * (num_answers - done) if done else None
+                words = "" if left is None else f", {duration(left)} left"
                 where = f"round {number} of {request.rounds}" if number else "warm-up"
-                tell(f"{where}, {label}, prompt {prompt + 1} of {num_prompts}{_left(left)}")
+                tell(f"{where}, {label}, prompt {prompt + 1} of {num_prompts}{words}")
                 result = arms[label].answer(*questions[label][prompt])
                 if result.error is not None:
                     raise EngineError(f"{label}: {result.error[1]}")
                 yield Timed(number, prompt, label, order, result)
                 done += 1
-
-
-def _left(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    return f", {seconds / 60:.0f} min left" if seconds >= 90 else f", {seconds:.0f} s left"
 
 
 def _asked(questions: Sequence[_Question], answers: Sequence[Timed]) -> Iterator[Asked]:
@@ -231,11 +226,6 @@ def _asked(questions: Sequence[_Question], answers: Sequence[Timed]) -> Iterator
         yield Asked(ids, settings, texts)
 
 
-def _is_synthetic(arm: Arm) -> bool:
-    speculation = arm.engine.speculation
-    return speculation.synth_rates is not None or speculation.synth_len is not None
-
-
 def _why_no_texts(
     a: Arm,
     b: Arm,
@@ -246,7 +236,7 @@ def _why_no_texts(
     if models["A"]["target"]["sha256"] != models["B"]["target"]["sha256"]:
         return "the models differ"
     for arm in (a, b):
-        if _is_synthetic(arm):
+        if arm.engine.speculation.is_synthetic:
             return f"the acceptance of {arm.label} is synthetic"
         temp = questions[arm.label][0][1].sampling.temp
         if temp > 0:

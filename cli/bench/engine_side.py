@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from outrider.cli.bench.arm import Arm, ArmSpec
 from outrider.cli.bench.reply import Message, Reply, TurnError
 from outrider.cli.errors import UsageError
+from outrider.cli.transcript import system_messages
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.load import override
 from outrider.speculative.answer_pool import AnswerPool
@@ -28,8 +29,7 @@ class EngineSide:
         self._arm = arm
         self._pool = pool
         self._of_thread = threading.local()
-        system = arm.spec.profile.chat.system
-        self._system = [{"role": "system", "content": system}] if system else []
+        self._system = system_messages(arm.spec.profile.chat.system)
 
     def ask(self, messages: Sequence[Message], prompt_ids: Sequence[int] | None) -> Reply:
         started = time.perf_counter()

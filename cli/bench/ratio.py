@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 LEVEL = 0.99
 SMALLEST = 0.015
 """Two loads of one file may differ by so much for good: their memory lies elsewhere."""
-
-_RESAMPLES = 4000
-_SEED = 1
 
 Verdict = Literal["faster", "slower", "not distinguishable"]
 
@@ -36,8 +34,18 @@ def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     """
     assert len(ours) == len(theirs) > 0
     logs = np.log(np.asarray(theirs, np.float64)) - np.log(np.asarray(ours, np.float64))
-    picks = np.random.default_rng(_SEED).integers(len(logs), size=(_RESAMPLES, len(logs)))
-    tail = (1 - LEVEL) / 2
+    return ratio_of_logs(logs)
+
+
+def ratio_of_logs(
+    logs: NDArray[np.float64], *, num_comparisons: int = 1, resamples: int = 4000, seed: int = 1
+) -> Ratio:
+    """The same of the logarithms of the pairs' ratios [n].
+
+    With several comparisons the level is that of all together.
+    """
+    picks = np.random.default_rng(seed).integers(len(logs), size=(resamples, len(logs)))
+    tail = (1 - LEVEL) / 2 / num_comparisons
     low, high = np.quantile(np.median(logs[picks], axis=1), [tail, 1 - tail])
     value, low, high = np.exp([np.median(logs), low, high])
     return Ratio(float(value), float(low), float(high), len(logs))

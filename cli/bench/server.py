@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from outrider.cli.bench.machine import model_facts
 from outrider.cli.bench.reply import Message, Reply, TurnError
 from outrider.cli.errors import UsageError, printable
+from outrider.cli.transcript import system_messages
 
 _SHOWN = 200  # characters of an answer that is none
 
@@ -33,7 +34,7 @@ class Server:
         """
         self.url = base_url(url)
         self._body = body
-        self._system = [{"role": "system", "content": system}] if system else []
+        self._system = system_messages(system)
         self._timeout = timeout
         self.is_local = _is_loopback(urlsplit(self.url).hostname or "")
         # what is on this machine needs no proxy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from outrider.cli.bench.result import BenchResult
@@ -13,6 +13,7 @@ from outrider.cli.glyphs import Glyphs, glyphs_for
 from outrider.cli.lines import print_lines
 
 Tell = Callable[[str], None]
+Table = Callable[[Glyphs], Sequence[str]]
 
 
 @contextlib.contextmanager
@@ -36,17 +37,19 @@ def live_row() -> Iterator[Tell]:
         sys.stderr.flush()
 
 
-def finish(
-    result: BenchResult,
-    table: Callable[[Glyphs], Sequence[str]],
-    as_json: bool,
-    output: str | None,
-) -> int:
+def duration(seconds: float) -> str:
+    """How long something takes, for the live row."""
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def finish(result: BenchResult, table: Table, as_json: bool, output: str | None) -> int:
     """Save the result, then print it as a table or as JSON."""
     if output is not None:
         result.save(Path(output))
-    if as_json:
-        print_lines(json.dumps(result.as_json()))
-    else:
-        print_lines(*table(glyphs_for(sys.stdout.encoding)))
+    return show(result.as_json(), table, as_json)
+
+
+def show(value: Mapping[str, object], table: Table, as_json: bool) -> int:
+    """Print ``value`` as JSON, or the table of it."""
+    print_lines(*([json.dumps(value)] if as_json else table(glyphs_for(sys.stdout.encoding))))
     return 0

@@ -12,7 +12,7 @@ from statistics import mean, median
 from outrider.cli.bench.prompt_set import PromptSet, Sample
 from outrider.cli.bench.replay import Replay
 from outrider.cli.bench.reply import Conversation, Message, Reply, Side, TurnError
-from outrider.cli.stats_view import plural
+from outrider.cli.bench.show import duration
 
 OVERALL = "overall"
 WARM_UP = "Hello!"  # asked once before, and left out
@@ -52,7 +52,7 @@ def run_speed(side: Side, plan: SpeedPlan, tell: Callable[[str], None]) -> list[
         number, name = conversation.round, len(done) % len(plan.prompts.samples) + 1
         tell(
             f"round {number} of {plan.rounds},"
-            f" prompt {name} of {len(plan.prompts.samples)}, {_minutes(left)} left"
+            f" prompt {name} of {len(plan.prompts.samples)}, {duration(left)} left"
         )
     return [done[index] for index in range(len(jobs))]
 
@@ -103,10 +103,6 @@ def _answers(side: Side, plan: SpeedPlan) -> Iterator[tuple[int, Conversation]]:
         if isinstance(made, BaseException):
             raise made
         yield made
-
-
-def _minutes(seconds: float) -> str:
-    return plural(round(seconds), "second") if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def rows(conversations: Sequence[Conversation]) -> list[Row]:

@@ -115,8 +115,7 @@ def _ask_engine(
         asked["system"] = spec.profile.chat.system
         plan = _with_replay(plan, request.replay, str(models["target"]["sha256"]))
         conversations = _run(EngineSide(arm, pool), plan, tell, spec.text)
-    synthetic = (spec.profile.speculation.synth_rates, spec.profile.speculation.synth_len)
-    is_synthetic = synthetic != (None, None)
+    is_synthetic = spec.profile.speculation.is_synthetic
     return _result(plan, asked, about, conversations, is_synthetic), conversations
 
 

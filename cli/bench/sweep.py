@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from outrider.cli.bench.ratio import LEVEL, Ratio
+from outrider.cli.bench.ratio import LEVEL, Ratio, ratio_of_logs
 
 _RESAMPLES = 10_000
 
@@ -47,11 +47,9 @@ def paired_ratio(speeds: Speeds, base: Speeds, num_candidates: int = 2) -> Ratio
     if not shared:
         return Ratio(math.nan, 0.0, math.inf, 0)
     logs = np.log([speeds[i] / base[i] for i in shared])
-    picks = np.random.default_rng(0).integers(len(logs), size=(_RESAMPLES, len(logs)))
-    tail = (1 - LEVEL) / 2 / max(num_candidates - 1, 1)
-    low, high = np.quantile(np.median(logs[picks], axis=1), [tail, 1 - tail])
-    value, low, high = np.exp([np.median(logs), low, high])
-    return Ratio(float(value), float(low), float(high), len(shared))
+    # a share of the level is further out: more resamples to find it
+    comparisons = max(num_candidates - 1, 1)
+    return ratio_of_logs(logs, num_comparisons=comparisons, resamples=_RESAMPLES, seed=0)
 
 
 def best_of(speeds: Sequence[Speeds], candidates: Sequence[int]) -> int:

@@ -27,8 +27,6 @@ from outrider.cli.bench.sweep_view import sweep_lines, winner_words
 from outrider.cli.bench.winner import reserved, snippet, write
 from outrider.cli.errors import UsageError, printable, say
 from outrider.profiles.load import load_profile
-from outrider.speculative.engine import Engine
-from outrider.speculative.runner import Runner
 
 WARM_UP = "a short answer before each turn of a candidate, not counted"
 
@@ -70,8 +68,7 @@ def run_sweep(request: SweepRequest, as_json: bool, output: str | None) -> int:
 def measure(request: SweepRequest, tell: Tell) -> tuple[SweepOutcome, BenchResult]:
     """Try every candidate and take stock."""
     profile = request.spec.profile
-    speculation = profile.speculation
-    if speculation.synth_rates is not None or speculation.synth_len is not None:
+    if profile.speculation.is_synthetic:
         raise UsageError("bench sweep: the profile asks for synthetic acceptance; leave it out")
     candidates = grid(profile, request.axes)
     prompts = read_prompts(request.prompts)
@@ -151,24 +148,11 @@ def _break_even(run: SweepRun, standings: Sequence[Standing]) -> tuple[BreakEven
         return ()
     longest = max(members, key=lambda index: run.candidates[index].length or 0)
     engine = run.arm(longest).engine
-    runner = _runner(engine)
     names = engine.drafter_names
     drafts = {name: drafts_by_length(name, run.candidates, members, run.answers) for name in names}
-    room = min(runner.max_outputs, runner.n_ctx - runner.cached_length(0))
-    lengths = [length for length in next(iter(drafts.values()))[1] if length < room]
-    verify_s = verify_times(runner, [1, *(length + 1 for length in sorted(lengths))])
+    lengths = [length for length in next(iter(drafts.values()))[1] if length < engine.max_batch]
+    verify_s = verify_times(engine.time_batch, [1, *(length + 1 for length in sorted(lengths))])
     return tuple(
         break_even(name, verify_s, token_s, {length: made[length] for length in lengths})
         for name, (token_s, made) in drafts.items()
     )
-
-
-def _runner(engine: Engine) -> Runner:
-    held: list[Runner] = []
-
-    def hold(runner: Runner) -> Runner:
-        held.append(runner)
-        return runner
-
-    engine.wrap_runner(hold)
-    return held[0]

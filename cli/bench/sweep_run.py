@@ -8,14 +8,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.cli.bench.arm import Arm, ArmSpec
+from outrider.cli.bench.arm import Arm, ArmSpec, models_of
 from outrider.cli.bench.candidates import Candidate
 from outrider.cli.bench.prompt_set import Sample
-from outrider.cli.bench.show import Tell
+from outrider.cli.bench.show import Tell, duration
 from outrider.cli.bench.sweep import num_pairs_needed
-from outrider.cli.engine_setup import engine_settings
+from outrider.cli.engine_setup import engine_settings, sampling_settings
 from outrider.cli.errors import UsageError
 from outrider.cli.stats_view import plural
+from outrider.cli.transcript import system_messages
 from outrider.speculative.errors import EngineError
 from outrider.speculative.events import GenerationResult
 from outrider.speculative.settings import EngineSettings, GenerationSettings
@@ -100,15 +101,7 @@ class SweepRun:
 
     def models(self, candidate: int) -> dict[str, dict[str, object]]:
         """What identifies the files of a candidate."""
-        from outrider.cli.bench.machine import model_facts
-
-        settings = self._settings[candidate]
-        drafts = [drafter.model.path for drafter in settings.drafters if drafter.model]
-        paths = {f"drafter {number}": path for number, path in enumerate(drafts, 1)}
-        return {
-            role: model_facts(path)
-            for role, path in ({"target": settings.target.path} | paths).items()
-        }
+        return models_of(self._settings[candidate])
 
     def _load(self, threads: int) -> Arm:
         self.tell("loading")
@@ -130,21 +123,21 @@ class SweepRun:
         return result
 
     def _encode(self, arm: Arm, prompt: int) -> list[int]:
-        system = self.candidates[0].profile.chat.system
-        messages = [{"role": "system", "content": system}] if system else []
-        return arm.encode([*messages, {"role": "user", "content": self._sample(prompt).turns[0]}])
+        question = {"role": "user", "content": self._sample(prompt).turns[0]}
+        before = system_messages(self.candidates[0].profile.chat.system)
+        return arm.encode([*before, question])
 
     def _generation(
         self, arm: Arm, candidate: int, prompt: int, ids: list[int], predict: int | None
     ) -> GenerationSettings:
         profile = self.candidates[candidate].profile
         most = profile.sampling.predict if profile.sampling.predict > 0 else PREDICT
-        settings = arm.settings(ids, predict=min(most, predict or most))
         first = profile.sampling.seed or 0
-        rule = arm.engine.resolve_rule(settings.sampling)
+        rule = arm.engine.resolve_rule(sampling_settings(arm.spec.profile.sampling))
         # a given seed would fix the length of drafts that are verified by rejection
         is_free = profile.speculation.adaptive and rule == "rejection"
-        return arm.settings(ids, predict=settings.predict, seed=None if is_free else first + prompt)
+        seed = None if is_free else first + prompt
+        return arm.settings(ids, predict=min(most, predict or most), seed=seed)
 
     def _sample(self, prompt: int) -> Sample:
         return self.samples[prompt % len(self.samples)]
@@ -155,15 +148,11 @@ class SweepRun:
         left = ""
         if done:
             spent = time.monotonic() - self._started
-            left = f", {_minutes(spent / done * (num_answers - done))} left in it"
+            left = f", {duration(spent / done * (num_answers - done))} left in it"
         self.tell(
             f"round {number} of {self.num_rounds}, {label},"
             f" answer {done + 1} of {num_answers}{left}"
         )
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else "less than a minute"
 
 
 def mixed(samples: Sequence[Sample]) -> tuple[Sample, ...]:

@@ -11,12 +11,14 @@ from outrider.cli.engine_setup import (
     engine_settings,
     generation_settings,
     load_engine,
+    sampling_settings,
     tell_notices,
     template_kwargs,
 )
 from outrider.cli.errors import UsageError
 from outrider.profiles.load import load_profile
-from outrider.profiles.schema import GRAMMAR_KEYS, Profile
+from outrider.profiles.sampling import GRAMMAR_KEYS
+from outrider.profiles.schema import Profile
 from outrider.speculative.settings import (
     DrafterSettings,
     GenerationSettings,
@@ -198,3 +200,8 @@ def test_the_engine_is_loaded(zoo: Path) -> None:
     with load_engine(given, progress=lambda stage, _done: stages.append(stage)) as engine:
         assert (engine.model_name, engine.n_ctx) == ("zoo target-llama", 256)
     assert set(stages) == {"target"}
+
+
+def test_the_defaults_of_both_sides_are_the_same() -> None:
+    """Profiles and the engine do not know each other: each writes llama.cpp's defaults down."""
+    assert sampling_settings(Profile().sampling) == SamplingSettings()

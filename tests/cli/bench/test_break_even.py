@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from outrider.cli.bench.arm import Arm, arm_of
 from outrider.cli.bench.break_even import Drafts, LengthCost, break_even, verify_times
-from outrider.cli.bench.sweep_command import _runner
 from outrider.speculative.batch_outputs import BatchOutputs, Block
+from outrider.speculative.runner import Runner
 
 
 def test_the_example_of_the_screens() -> None:
@@ -54,16 +55,23 @@ def test_batches_of_all_sizes_are_timed_and_leave_no_trace(zoo: Path) -> None:
     with Arm("A", arm_of(None, flags)) as arm:
         prompt = arm.encode([{"role": "user", "content": "Count from 2 to 9."}])
         before = arm.answer(prompt, arm.settings(prompt, predict=20))
-        runner = _runner(arm.engine)
+        held: list[Runner] = []
+
+        def hold(runner: Runner) -> Runner:
+            held.append(runner)
+            return runner
+
+        arm.engine.wrap_runner(hold)
+        [runner] = held
         cached = runner.cached_length(0)
         decode = runner.decode
 
-        def watched(blocks: list[Block]) -> BatchOutputs:
+        def watched(blocks: Sequence[Block]) -> BatchOutputs:
             sizes.extend(len(block.token_ids) for block in blocks)
             return decode(blocks)
 
-        runner.decode = watched  # type: ignore[method-assign,assignment]
-        made = verify_times(runner, [1, 2, 5])
+        runner.decode = watched  # type: ignore[method-assign]
+        made = verify_times(arm.engine.time_batch, [1, 2, 5])
         assert runner.cached_length(0) == cached
         after = arm.answer(prompt, arm.settings(prompt, predict=20))
     assert list(made) == [1, 2, 5]
