@@ -160,6 +160,37 @@ def run(
     )
 
 
+@app.command(cls=StrictCommand)
+@takes_fields(
+    leave_out=(
+        "speculation.synth_rates",
+        "speculation.synth_len",
+        "sampling.logprobs",
+        "sampling.post_sampling_probs",
+        "chat.context_policy",
+    )
+)
+def doctor(
+    *,
+    profile: ProfileOption = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", rich_help_panel="Output", help="print one JSON object instead"),
+    ] = False,
+    verbose: VerboseOption = False,
+    overrides: dict[str, object],
+) -> int:
+    """Say whether speculation pays on this machine.
+
+    Which features the build uses, whether the model fits into the memory, what a decode of
+    several rows costs, which acceptance each draft length needs, and what to run.
+    """
+    from outrider.cli.bench.arm import arm_of
+    from outrider.cli.doctor.command import run_doctor
+
+    return run_doctor(arm_of(profile, overrides), as_json=as_json)
+
+
 @functools.cache
 def command() -> Any:
     """The whole command tree."""

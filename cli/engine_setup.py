@@ -13,6 +13,7 @@ from outrider.cli.fetch_progress import fetch_file
 from outrider.cli.interrupts import Interrupts
 from outrider.cli.options import all_flags, flag_names
 from outrider.cli.prompt_source import read_text
+from outrider.profiles.record import cache_folder
 from outrider.profiles.samplers import sampler_names
 from outrider.profiles.sampling import GRAMMAR_KEYS, Sampling
 from outrider.profiles.schema import Chat, Drafter, Profile
@@ -106,6 +107,7 @@ def engine_settings(profile: Profile) -> EngineSettings:
         drafters=drafter_settings(profile.drafters, settings),
         speculation=speculation_settings(profile),
         is_constrained=any(getattr(profile.sampling, key) is not None for key in GRAMMAR_KEYS),
+        costs_folder=cache_folder() / "costs",
     )
 
 

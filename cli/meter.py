@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from outrider.cli.panel import PanelView
-from outrider.cli.stats_view import fraction, pause_words
+from outrider.cli.stats_view import decision_words, fraction, pause_words
 from outrider.speculative.settings import SpeculationSettings
-from outrider.speculative.statistics import Pause, SpeculationStats, Timings
+from outrider.speculative.statistics import Decision, Pause, SpeculationStats, Timings
 
 _READ_S = 0.25
 _SPEED_CELL_S = 0.5
@@ -30,6 +30,8 @@ class Measured(Protocol):
     def timings(self) -> Timings: ...
     @property
     def draft_length(self) -> int | None: ...
+    @property
+    def decisions(self) -> tuple[Decision, ...]: ...
     @property
     def context_used(self) -> int: ...
 
@@ -125,6 +127,8 @@ class Meter:
     def _drafting(self) -> str:
         if not self._drafters:
             return self._off_words
+        if len(self._drafters) > 1 and self._session.decisions:
+            return f"{decision_words(self._session.decisions)}   adaptive"
         length, most = self._session.draft_length, self._speculation.n_max
         parts = [] if length is None else [f"length {length}" + (f" of {most}" if most else "")]
         parts.append("adaptive" if self._speculation.adaptive else "fixed")

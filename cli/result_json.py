@@ -9,6 +9,7 @@ from outrider.speculative.events import GenerationResult
 from outrider.speculative.logprobs import TokenLogprob
 from outrider.speculative.statistics import (
     RULES,
+    Decision,
     DrafterCounts,
     Pause,
     SpeculationStats,
@@ -48,6 +49,7 @@ def result_json(
             "drafters": list(drafters),
             "n_max": n_max,
             **_speculation(result.stats, synthetic),
+            "decisions": [_decision(one) for one in result.decisions],
         },
         "logprobs": None if result.logprobs is None else [_logprob(row) for row in result.logprobs],
         "seed": result.seed,
@@ -99,6 +101,16 @@ def _speculation(stats: SpeculationStats, synthetic: bool) -> dict[str, object]:
         "draft_s": stats.draft_s,
         "verify_s": stats.verify_s,
         "per_drafter": {name: _drafter(counts) for name, counts in stats.per_drafter.items()},
+    }
+
+
+def _decision(decision: Decision) -> dict[str, object]:
+    pause = decision.pause
+    return {
+        "drafter": decision.drafter,
+        "length": decision.length,
+        "needed": pause and pause.needed,
+        "measured": pause and pause.measured,
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from outrider.cli.glyphs import UNICODE, Glyphs
 from outrider.speculative.events import FinishReason
-from outrider.speculative.statistics import Pause, SpeculationStats, Timings
+from outrider.speculative.statistics import Decision, Pause, SpeculationStats, Timings
 
 _TURNS_SHOWN = 8
 
@@ -88,6 +88,18 @@ def pause_words(pause: Pause, *, short: bool = False) -> str:
         return "speculation paused: here a draft costs more than it can bring"
     needs, has = fraction(pause.needed), fraction(pause.measured)
     return f"speculation paused: needs {needs} to pay, has {has}"
+
+
+def decision_words(decisions: Sequence[Decision]) -> str:
+    """What each drafter of a chain does: ``ngram-mod 12, draft-eagle3 needs 0.64, has 0.31``."""
+    return ", ".join(f"{one.drafter} {_length_words(one)}" for one in decisions)
+
+
+def _length_words(decision: Decision) -> str:
+    pause = decision.pause
+    if pause is None or pause.needed is None:
+        return str(decision.length)
+    return f"needs {fraction(pause.needed)}, has {fraction(pause.measured)}"
 
 
 def summary_line(record: TurnRecord, *, predict: int, width: int, glyphs: Glyphs = UNICODE) -> str:

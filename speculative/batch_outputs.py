@@ -13,7 +13,7 @@ F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen, which would cost: one is made in every step
 class Block:
     """Consecutive tokens of one sequence, part of one decode.
 
@@ -42,9 +42,8 @@ class BatchOutputs:
     """
 
     __slots__ = (
+        "_blocks",
         "_embeddings",
-        "_first_row",
-        "_first_token",
         "_generation",
         "_logits",
         "_owner",
@@ -65,20 +64,12 @@ class BatchOutputs:
         ``read_tap`` gives the hidden states [tokens, width] of all tokens at a tap.
         """
         self._owner = owner
+        self._blocks = blocks
         self._generation = owner.num_decodes
         self._logits = logits
         self._embeddings = embeddings
-        self._first_row: dict[int, int] = {}
-        self._first_token: dict[int, int] = {}
         self._read_tap = read_tap
         self._taps: dict[int, F32] = {}
-        row = token = 0
-        for block in blocks:
-            self._first_row[block.seq_id] = row
-            self._first_token[block.seq_id] = token
-            row += block.num_outputs
-            token += len(block.token_ids)
-        assert row == len(logits), "a row for each output that was asked for"
 
     def __len__(self) -> int:
         return len(self._logits)
@@ -113,7 +104,7 @@ class BatchOutputs:
         rows = self._taps.get(tap)
         if rows is None:
             rows = self._taps[tap] = self._read_tap(tap)
-        first = self._first_token[block.seq_id]
+        first = sum(len(one.token_ids) for one in self._before(block))
         return rows[first : first + len(block.token_ids)]
 
     def _check_fresh(self) -> None:
@@ -122,5 +113,11 @@ class BatchOutputs:
 
     def _rows(self, array: F32, block: Block) -> F32:
         self._check_fresh()
-        first = self._first_row[block.seq_id]
+        if len(self._blocks) == 1:
+            return array
+        first = sum(one.num_outputs for one in self._before(block))
         return array[first : first + block.num_outputs]
+
+    def _before(self, block: Block) -> Sequence[Block]:
+        """The blocks in front of one."""
+        return self._blocks[: self._blocks.index(block)]

@@ -14,7 +14,7 @@ F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
-_MAX_ROWS = 32
+_MAX_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ def best(row: F32 | F64, count: int, adjusted: Adjustments | None = None) -> tup
         ids = np.concatenate((ids, adjusted.token_ids))
         logits, ids = logits[order := ids.argsort()], ids[order]
     order = (-logits).argsort(kind="stable")
-    if np.isnan(logits[order[-1]]):
+    if math.isnan(logits[order[-1]]):
         order = order[::-1]
     order = order[:count]
     return ids[order], logits[order]
@@ -58,27 +58,25 @@ def require_finite(logit: float) -> None:
 
 
 def _largest(row: F32 | F64, count: int) -> I64:
-    """The ids of the ``count`` largest entries, in no order; of equals the lowest ids.
+    """The ids of the ``count`` largest entries and perhaps a few more, ascending.
 
-    The k largest lie in the k blocks with the largest maxima. A block is a column of the row
-    seen as a matrix, so that the maxima are one pass of vector instructions.
+    The k largest are at least the k-th largest maximum of any blocks. A block is a column of the
+    row seen as a matrix, so that the maxima are one pass of vector instructions.
     """
     size = len(row)
     if count >= size:
         return np.arange(size)
-    # a quarter of the columns at most may lead, else looking twice does not pay
+    # with few columns for each that is wanted, too many others would reach the edge
     rows = min(_MAX_ROWS, size // (4 * count))
-    if rows < 2:
-        return _top(row, count)
-    columns = size // rows
-    whole = columns * rows
-    maxima = row[:whole].reshape(rows, columns).max(axis=0)
-    # all columns that tie for the last place, and their ids ascending
-    leading = np.flatnonzero(~(maxima < _kth_largest(maxima, count)))
-    ids = (np.arange(0, whole, columns)[:, None] + leading).ravel()
-    if whole < size:
-        ids = np.concatenate((ids, np.arange(whole, size)))
-    return ids[_top(row[ids], count)]
+    if rows >= 2:
+        columns = size // rows
+        maxima = row[: rows * columns].reshape(rows, columns).max(axis=0)
+        maxima.sort()
+        # every comparison with a NaN is false: none is left out
+        ids: I64 = (~(row < maxima[-count])).nonzero()[0]
+        if len(ids) <= 4 * count:
+            return ids
+    return _top(row, count)
 
 
 def _top(values: F32 | F64, count: int) -> I64:

@@ -10,8 +10,10 @@ I64 = NDArray[np.int64]
 
 # a residual lighter than this is the rounding of two equal laws
 _NO_MASS = 1e-12
-_ONE = np.ones(1)
-_ONE.flags.writeable = False
+
+CERTAIN = np.ones(1)
+"""The probabilities of a law with all mass on one token."""
+CERTAIN.flags.writeable = False
 
 
 class Distribution:
@@ -30,7 +32,7 @@ class Distribution:
     @classmethod
     def point(cls, token_id: int) -> Distribution:
         """All mass on one token."""
-        return cls(np.array((token_id,)), _ONE)
+        return cls(np.array((token_id,)), CERTAIN)
 
     @classmethod
     def softmax(cls, token_ids: I64, logits: F64) -> Distribution:

@@ -1,47 +1,68 @@
-"""How many tokens to draft: a fixed number, or the one that pays most."""
+"""How many tokens to draft: a fixed number, or as many as pay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.speculative.statistics import Pause
+from outrider.speculative.acceptance import AcceptanceModel, after_streak
+from outrider.speculative.draft_gate import DraftGate
+from outrider.speculative.proposal import Look, Proposal
+from outrider.speculative.statistics import Decision, Pause
 from outrider.speculative.step_costs import StepCosts
 
 F64 = NDArray[np.float64]
 
-_DECAY = 0.97  # of old drafts, per draft: about the last thirty count
-_PRIOR_CHANCE = 0.7  # nothing is known at first: worth a try
-_PRIOR_WEIGHT = 2.0
-_PROBE_INTERVAL = 32  # emitted tokens without a draft before the next look
-_PROBE_LENGTH = 2
+_LOOK_SHARE = 0.01  # of the time of plain decoding may go into drafts that are only compared
+_LOOK_LENGTH = 2
+_MAX_LOOKS = 4  # that are compared at the same time
+_FREE_SHARE = 0.02  # a token drafted in less of a plain step than this costs nothing
 _FIRST_PLAIN, _PLAIN_INTERVAL = 8, 32  # steps with drafts before one without measures plain
+
+
+@dataclass(slots=True)  # not frozen, which would cost: one is made in every step
+class StepLoad:
+    """What else a step carries: cached tokens, and rows of other sequences in the batch."""
+
+    num_cells: int = 0
+    other_rows: int = 0
+
+
+_ALONE = StepLoad()
 
 
 class DraftLength(Protocol):
     """Chooses the length of each draft of one sequence and learns from the outcome."""
 
     @property
-    def paused(self) -> Pause | None:
-        """Why the length is 0 now."""
+    def length(self) -> int:
+        """The length in force: of the coming step, or what the last draft was worth."""
         ...
 
     @property
-    def by_drafter(self) -> Mapping[str, int] | None:
-        """The lengths of the last answer by drafter; None: the same for all."""
+    def paused(self) -> Pause | None:
+        """Why nothing was drafted in the last step, if that was a decision."""
         ...
 
-    def next_length(self, limit: int) -> int:
-        """The draft length for the coming step, at most ``limit``; 0 drafts nothing."""
+    @property
+    def gates(self) -> Mapping[str, DraftGate] | None:
+        """What each drafter may do in the coming step, none for others; None: as it likes."""
         ...
 
-    def observe(
-        self, num_drafted: int, num_accepted: int, num_emitted: int, drafter: str = ""
-    ) -> None:
-        """Learn from a step; ``num_drafted`` 0 means there was no draft."""
+    @property
+    def decisions(self) -> tuple[Decision, ...]: ...
+
+    def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
+        """The most tokens that are asked for in the coming step, at most ``limit``."""
+        ...
+
+    def observe(self, proposal: Proposal, num_accepted: int, emitted: Sequence[int]) -> None:
+        """Learn from a step: what was proposed, how much of it stood, what was emitted."""
         ...
 
 
@@ -49,147 +70,253 @@ class FixedLength:
     """Always the same length, as far as the limits allow."""
 
     paused: Pause | None = None
-    by_drafter: Mapping[str, int] | None = None
+    gates: Mapping[str, DraftGate] | None = None
+    decisions: tuple[Decision, ...] = ()
 
     def __init__(self, length: int) -> None:
-        self._length = length
+        self.length = self._length = length
 
-    def next_length(self, limit: int) -> int:
-        return min(self._length, limit)
+    def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
+        self.length = min(self._length, limit)
+        return self.length
 
-    def observe(
-        self, num_drafted: int, num_accepted: int, num_emitted: int, drafter: str = ""
-    ) -> None:
+    def observe(self, proposal: Proposal, num_accepted: int, emitted: Sequence[int]) -> None:
         pass
 
 
-class AcceptanceModel:
-    """Chance that the draft token at a position stands, given that all before it stood.
-
-    Decayed counts of positions that were really tested: those up to the first rejection.
-    Positions never tested get the chance over all positions.
-    """
-
-    def __init__(self, n_max: int) -> None:
-        self._tested = np.zeros(n_max)
-        self._stood = np.zeros(n_max)
-
-    def observe(self, num_drafted: int, num_accepted: int) -> None:
-        self._tested *= _DECAY
-        self._stood *= _DECAY
-        self._tested[: min(num_accepted + 1, num_drafted)] += 1
-        self._stood[:num_accepted] += 1
-
-    @property
-    def is_tested(self) -> bool:
-        """True once a draft was seen."""
-        return bool(self._tested.any())
-
-    def chances(self) -> F64:
-        """Conditional chances by position [n_max]."""
-        prior = _PRIOR_WEIGHT * _PRIOR_CHANCE
-        overall = (self._stood.sum() + prior) / (self._tested.sum() + _PRIOR_WEIGHT)
-        return np.asarray((self._stood + _PRIOR_WEIGHT * overall) / (self._tested + _PRIOR_WEIGHT))
-
-
 class AdaptiveLength:
-    """The k, 0 included, with the most expected tokens a second.
+    """For each drafter of a chain the length, 0 included, with the most tokens a second.
 
     Expected tokens of a draft of k are 1 plus the chances that its first i tokens all stand;
-    the time is that of verifying k + 1 rows and drafting k tokens, both measured. While the
-    best k is 0, a short draft at first and then every few dozen tokens looks whether the text
-    is predictable; a probe that stands whole is followed by another at once, unless not even
-    perfect drafts would pay here.
+    the time is that of verifying k + 1 rows and drafting k tokens, both measured. A drafter
+    pays if it is faster than whatever comes after it in the chain: another drafter that always
+    proposes, or no draft at all. One that costs nothing proposes all it knows, and each draft
+    is judged by itself; one that costs is asked only if it pays on average.
+
+    What does not pay is never sent to the target. It is compared with what the target goes on
+    to say (a *look*), which costs the drafting alone: all the time for drafters that cost
+    nothing, for others as often as a hundredth of the time allows.
+
+    Now and then a step goes without a draft: what plain decoding costs must be known as it is
+    now.
     """
 
-    by_drafter: Mapping[str, int] | None = None
-
-    def __init__(self, costs: StepCosts, n_max: int, drafter: str = "") -> None:
-        self.paused: Pause | None = None
-        self._costs = costs
-        self._drafter = drafter
-        self._n_max = n_max
-        self._acceptance = AcceptanceModel(n_max)
-        self._since_draft = _PROBE_INTERVAL  # an answer begins with a look
-        self._probe_again = False
-
-    def next_length(self, limit: int) -> int:
-        limit = min(limit, self._n_max)
-        if limit <= 0 or not self._costs.is_measured:
-            return max(limit, 0)
-        best, pause = self._best(limit)
-        # before anything was tried there is nothing to be said of it
-        self.paused = None if best or not self._acceptance.is_tested else pause
-        could_pay = pause.needed is not None and pause.needed < 1
-        is_due = self._since_draft >= _PROBE_INTERVAL
-        if not best and (is_due or (self._probe_again and could_pay)):
-            return min(_PROBE_LENGTH, limit)
-        return best
-
-    def observe(
-        self, num_drafted: int, num_accepted: int, num_emitted: int, drafter: str = ""
+    def __init__(
+        self,
+        costs: StepCosts,
+        limits: Mapping[str, int],
+        acceptance: Mapping[str, AcceptanceModel] | None = None,
     ) -> None:
-        if num_drafted:
-            self._acceptance.observe(num_drafted, num_accepted)
-            self._since_draft = 0
-            self._probe_again = num_accepted == num_drafted
-        else:
-            self._since_draft += num_emitted
-
-    def _best(self, limit: int) -> tuple[int, Pause]:
-        """The best length, and what a pause would say: of the length that comes nearest."""
-        standing = np.cumprod(self._acceptance.chances()[:limit])
-        expected = 1 + np.concatenate(([0.0], np.cumsum(standing)))
-        step_s = self._costs.step_s(limit, self._drafter)
-        speed = expected / step_s
-        nearest = 1 + int(speed[1:].argmax())
-        needed = (step_s[nearest] / step_s[0] - 1) / nearest
-        measured = (expected[nearest] - 1) / nearest
-        pause = Pause("does not pay", float(needed), float(measured))
-        return int(speed.argmax()), pause
-
-
-class ChainLength:
-    """A length of its own for each drafter of a chain, chosen by the same measure.
-
-    A drafter that seldom proposes but is right then does not pay for another that always
-    proposes and is often wrong. Now and then a step goes without a draft: what plain decoding
-    costs must be known as it is now, or a figure from a busy moment would keep losing drafts
-    going.
-    """
-
-    def __init__(self, costs: StepCosts, limits: Mapping[str, int]) -> None:
-        """``limits`` are the most tokens of each drafter."""
-        self.by_drafter: dict[str, int] = dict.fromkeys(limits, 0)
-        self._lengths = {name: AdaptiveLength(costs, n, name) for name, n in limits.items()}
+        """``limits`` are the most tokens of each drafter, in the order of the chain;
+        ``acceptance`` is what is known of each from texts before."""
+        known = acceptance or {}
+        self.gates: dict[str, DraftGate] | None = {}
+        self._costs = costs
+        self._members = {
+            name: _Member(name, costs, n_max, known.get(name, AcceptanceModel(n_max)))
+            for name, n_max in limits.items()
+        }
+        self._longest = max(limits.values(), default=0)
         self._num_drafts = 0
         self._plain_after = _FIRST_PLAIN
+        self._drafted = False
 
     @property
     def paused(self) -> Pause | None:
-        """Of the drafter that comes nearest to paying; None while any of them drafts."""
-        pauses = [length.paused for length in self._lengths.values()]
-        if any(self.by_drafter.values()) or None in pauses:
+        """Of the drafter that comes nearest to paying."""
+        if self._drafted:
             return None
-        known = [p for p in pauses if p is not None]
-        return min(known, key=lambda p: (p.needed or 0) - (p.measured or 0), default=None)
+        pauses = [m.pause for m in self._members.values() if m.pause is not None]
+        return min(pauses, key=lambda p: (p.needed or 0) - (p.measured or 0), default=None)
 
-    def next_length(self, limit: int) -> int:
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        return tuple(Decision(name, m.length, m.pause) for name, m in self._members.items())
+
+    @property
+    def length(self) -> int:
+        return max((member.length for member in self._members.values()), default=0)
+
+    def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
+        limit = min(limit, self._longest)
+        if limit <= 0 or not self._costs.is_measured:
+            self.gates = None
+            return max(limit, 0)
+        if self._costs.is_stated:  # the same beside others as alone
+            load = _ALONE
+        others = load.other_rows
+        verify_s = self._costs.verify_s(limit, num_cells=load.num_cells, other_rows=others)
+        floor = float((1 + others) / verify_s[0])
         is_plain = self._num_drafts >= self._plain_after
-        for name, length in self._lengths.items():
-            self.by_drafter[name] = 0 if is_plain else length.next_length(limit)
-        return max(self.by_drafter.values(), default=0)
+        gates = {}
+        for name, member in reversed(self._members.items()):
+            gate = member.gate(verify_s[: member.n_max + 1], floor, others, is_plain)
+            if gate is not None:
+                gates[name] = gate
+            floor = max(floor, member.speed)
+        self.gates = gates
+        return max((gate.max_tokens for gate in gates.values()), default=0)
 
-    def observe(
-        self, num_drafted: int, num_accepted: int, num_emitted: int, drafter: str = ""
-    ) -> None:
-        if num_drafted:
+    def observe(self, proposal: Proposal, num_accepted: int, emitted: Sequence[int]) -> None:
+        self._drafted = bool(proposal.token_ids)
+        if self._drafted:
             self._num_drafts += 1
-        elif self._num_drafts:
+        elif self._num_drafts >= self._plain_after:
             self._plain_after = min(2 * self._plain_after, _PLAIN_INTERVAL)
             self._num_drafts = 0
-        for name, length in self._lengths.items():
-            if name == drafter:
-                length.observe(num_drafted, num_accepted, num_emitted)
+        for member in self._members.values():
+            member.conclude()
+        for look in proposal.looks:
+            self._members[look.drafter].begin_look(look)
+        for name, member in self._members.items():
+            if self._drafted and name == proposal.drafter:
+                member.observe(proposal, num_accepted)
             else:
-                length.observe(0, 0, num_emitted)
+                member.follow(emitted)
+
+
+@dataclass(slots=True, eq=False)
+class _OpenLook:
+    """A look of which the first ``at`` tokens were right."""
+
+    token_ids: tuple[int, ...]
+    confidences: F64
+    at: int = 0
+
+    @property
+    def next(self) -> int:
+        return self.token_ids[self.at]
+
+    def follow(self, token: int, acceptance: AcceptanceModel) -> bool:
+        """Compare a token; False if that was all."""
+        stood = self.next == token
+        acceptance.test(self.at, stood, float(self.confidences[self.at]))
+        self.at += 1
+        return stood and self.at < len(self.token_ids)
+
+
+class _Member:
+    """One drafter: what is known of it, and what is decided.
+
+    Attributes:
+        length: the length in force.
+        pause: why that is 0.
+        speed: expected tokens a second, if it is asked because that pays; else 0.
+    """
+
+    def __init__(
+        self, name: str, costs: StepCosts, n_max: int, acceptance: AcceptanceModel
+    ) -> None:
+        self.n_max = n_max
+        self.length = 0
+        self.pause: Pause | None = None
+        self.speed = 0.0
+        self._name = name
+        self._costs = costs
+        self._acceptance = acceptance
+        self._gives_confidence = False
+        self._gate: DraftGate | None = None
+        self._looks: list[_OpenLook] = []
+        self._streak = 0  # tokens that were right in a row
+        self._since_look = math.inf  # emitted tokens
+        self._look_interval = 0.0  # tokens between two looks that the time allows
+        # the best length on average, and what it was found from
+        self._weighed = (-1, -1, 0.0)
+        self._best = 0
+        self._best_speed = 0.0
+        self._reason: Pause | None = None
+        self._token_s = 0.0
+        self._is_free = False
+
+    def gate(
+        self, verify_s: F64, floor: float, other_tokens: int, is_plain: bool
+    ) -> DraftGate | None:
+        """What the drafter may do in the coming step; None: nothing.
+
+        ``verify_s`` are the times of steps with 0.. draft tokens, ``floor`` the tokens a second
+        without this drafter.
+        """
+        most = len(verify_s) - 1
+        self._weigh(verify_s, floor, other_tokens)
+        gate = DraftGate(
+            most, self._acceptance, verify_s, self._token_s, floor, other_tokens, self._streak
+        )
+        self._gate = gate
+        if self._is_free:
+            gate.is_free, gate.is_look = True, is_plain
+            return gate
+        self.length, self.pause = self._best, self._reason
+        self.speed = 0.0 if is_plain else self._best_speed
+        if self._best and not is_plain:
+            gate.floor = self._best_speed
+            gate.max_tokens = most if self._gives_confidence else self._best
+            return gate
+        if self._since_look < self._look_interval:
+            return None
+        gate.is_look, gate.max_tokens = True, min(_LOOK_LENGTH, most)
+        return gate
+
+    def _weigh(self, verify_s: F64, floor: float, other_tokens: int) -> None:
+        """Find the best length on average, as long as nothing has changed the last answer."""
+        most = len(verify_s) - 1
+        weighed = (self._acceptance.version, most, floor)
+        if weighed == self._weighed:
+            return
+        self._weighed, costs = weighed, self._costs
+        plain_s, token_s = float(verify_s[0]), costs.token_s(self._name)
+        draft_s = costs.draft_s(most, self._name)
+        self._token_s = token_s or 0.0
+        self._is_free = token_s is not None and draft_s[1] < _FREE_SHARE * plain_s
+        look_s = costs.look_s(_LOOK_LENGTH, self._name)
+        self._look_interval = look_s / (_LOOK_SHARE * plain_s)
+        expected = 1 + other_tokens + self._acceptance.chances()[:most].cumprod().cumsum()
+        step_s = verify_s[1:] + draft_s[1:]
+        best = int((expected / step_s).argmax())
+        speed = float(expected[best] / step_s[best])
+        self._best, self._best_speed, self._reason = best + 1, speed, None
+        if speed <= floor:
+            self._best, self._best_speed = 0, 0.0
+            if self._acceptance.is_tested:
+                own = 1 + other_tokens
+                needed, has = float(step_s[best] * floor) - own, float(expected[best]) - own
+                self._reason = Pause("does not pay", needed / (best + 1), has / (best + 1))
+
+    def observe(self, proposal: Proposal, num_accepted: int) -> None:
+        """Learn from a verified draft."""
+        self._looks.clear()
+        self._since_look = 0
+        self._gives_confidence |= proposal.confidences is not None
+        sure = self._confidences(proposal.confidences, len(proposal))
+        self._acceptance.observe(len(proposal), num_accepted, sure)
+        self._streak = num_accepted + (self._streak if num_accepted == len(proposal) else 0)
+
+    def begin_look(self, look: Look) -> None:
+        """Compare a draft with what comes from now on."""
+        self._since_look = 0
+        if len(self._looks) < _MAX_LOOKS:
+            sure = self._confidences(look.confidences, len(look.token_ids))
+            self._looks.append(_OpenLook(look.token_ids, sure))
+            self._acceptance.begin_draft()
+
+    def follow(self, emitted: Sequence[int]) -> None:
+        """Learn what became of the tokens of all looks."""
+        self._since_look += len(emitted)
+        if not self._looks:
+            return
+        for token in emitted:
+            # all looks are of the same text: one of them tells the streak
+            self._streak = self._streak + 1 if self._looks[-1].next == token else 0
+            self._looks = [look for look in self._looks if look.follow(token, self._acceptance)]
+            if not self._looks:
+                return
+
+    def conclude(self) -> None:
+        """Note what a draft that cost nothing was found worth."""
+        gate = self._gate
+        if gate is not None and gate.is_free and gate.length is not None:
+            self.length, self.pause = gate.length, None
+            if not gate.length:
+                self.pause = Pause("does not pay", gate.needed, gate.measured)
+
+    def _confidences(self, given: F64 | None, num_tokens: int) -> F64:
+        return after_streak(self._streak, num_tokens) if given is None else given

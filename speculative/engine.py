@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from outrider.speculative.acceptance import AcceptanceModel
 from outrider.speculative.answer_pool import AnswerPool
+from outrider.speculative.calibration import CostFile, calibrate, is_as_before, timed_decode
 from outrider.speculative.chat_template import Message
 from outrider.speculative.constraint import Constraint
-from outrider.speculative.draft_length import ChainLength, DraftLength, FixedLength
+from outrider.speculative.draft_length import AdaptiveLength, DraftLength, FixedLength
+from outrider.speculative.drafters import KINDS
 from outrider.speculative.drafters.build import (
     DraftPlan,
     Site,
@@ -40,11 +43,11 @@ from outrider.speculative.settings import (
     SpeculationSettings,
 )
 from outrider.speculative.statistics import Rule
-from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.step_costs import CPU_CURVE, GPU_CURVE, StatedCosts, StepCosts
 from outrider.speculative.synthetic import acceptance_chances
-from outrider.speculative.warm_up import timed_decode, warm_up
 
 _MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
+_DRAFT_COST = 0.25  # of a model drafter's token, in plain steps, where none is measured
 
 
 class Engine:
@@ -58,6 +61,8 @@ class Engine:
         self._scheduler: Scheduler | None = None
         self._drafters: tuple[DrafterSettings, ...] = ()
         self._num_sessions = 0
+        self._cost_file: CostFile | None = None
+        self._acceptance: dict[str, AcceptanceModel] = {}
         self._grammar_vocabulary: GrammarVocabulary | None = None
         self.notices: tuple[str, ...] = ()
         try:
@@ -100,6 +105,7 @@ class Engine:
     def close(self) -> None:
         """Free everything: drafters, then contexts, then models. Twice is harmless."""
         if self._scheduler is not None:
+            self._keep_costs()
             self._scheduler.drafter.close()
             self._scheduler.runner.close()
             self._scheduler = None
@@ -186,7 +192,12 @@ class Engine:
             if self._scheduler is None or runner is not self._scheduler.runner:
                 runner.close()
             raise
-        self._replace(Scheduler(runner, chain, speculation, StepCosts(), chances))
+        costs = StepCosts(_assumed_curve(self._settings.target), self._target.cell_cost)
+        self._replace(Scheduler(runner, chain, speculation, costs, chances))
+        self._acceptance = {m.name: AcceptanceModel(m.n_max) for m in chain.members}
+        for member in chain.members:
+            if not KINDS[member.name].is_model:  # as far as is known
+                costs.observe_draft(1, 0.0, member.name)
         if runner.taps:
             # nobody has kept the hidden states of what is cached
             for seq_id in range(self._settings.parallel):
@@ -196,7 +207,7 @@ class Engine:
         self._models.keep_only(in_use)
         self._fixed_length = max((fixed_length(d, speculation) for d in drafters), default=0)
         if chain.members and speculation.adaptive and chances is None:
-            self._warm_up()
+            self._measure()
 
     def resolve_rule(self, sampling: SamplingSettings) -> Rule:
         """The rule drafts are verified by, "auto" resolved.
@@ -293,13 +304,22 @@ class Engine:
         """How long the drafts of an answer may be."""
         rule = self.resolve_rule(settings.sampling)
         running = self._running
-        # a timed length would let the machine's mood choose which coins are thrown
-        reproducible = settings.seed is not None and rule == "rejection"
-        if running.speculation.adaptive and not reproducible and running.chances is None:
-            bound = running.speculation.n_max
-            limits = {m.name: min(m.n_max, bound or m.n_max) for m in running.drafter.members}
-            return ChainLength(running.costs, limits)
-        return FixedLength(self._fixed_length)
+        if not running.speculation.adaptive or running.chances is not None:
+            return FixedLength(self._fixed_length)
+        bound = running.speculation.n_max
+        limits = {m.name: min(m.n_max, bound or m.n_max) for m in running.drafter.members}
+        if settings.seed is not None and rule == "rejection":
+            # a timed length would let the machine's mood choose which coins are thrown, and
+            # one learnt from earlier answers what was asked before
+            return AdaptiveLength(self._stated_costs(limits), limits)
+        for acceptance in self._acceptance.values():
+            acceptance.begin_answer()
+        return AdaptiveLength(running.costs, limits, self._acceptance)
+
+    def _stated_costs(self, drafters: Iterable[str]) -> StatedCosts:
+        """What steps are taken to cost where no clock may have a part in it."""
+        costs = {name: _DRAFT_COST if KINDS[name].is_model else 0.0 for name in drafters}
+        return StatedCosts(_assumed_curve(self._settings.target), costs)
 
     def _notices(self) -> list[str]:
         notices = []
@@ -343,17 +363,37 @@ class Engine:
         )
 
     def _replace(self, scheduler: Scheduler) -> None:
+        self._keep_costs()
         former, self._scheduler = self._scheduler, scheduler
         if former is not None:
             former.drafter.close()
             if former.runner is not scheduler.runner:
                 former.runner.close()
 
-    def _warm_up(self) -> None:
-        """Time verify batches of a few sizes in the room that the cache has left."""
+    def _measure(self) -> None:
+        """Know what verify batches cost: from the last time, or by timing some."""
         running = self._running
         most = min(self.max_batch, running.drafter.n_max + 1)
-        warm_up(running.runner, running.costs, most, self._progress)
+        if most < 1:
+            return
+        folder = self._settings.costs_folder
+        if folder is not None:
+            self._cost_file = CostFile(folder, self._settings, self.drafter_names)
+            if self._cost_file.read(running.costs) and is_as_before(
+                running.runner, running.costs, most
+            ):
+                return
+        calibrate(running.runner, running.costs, most, self._progress)
+
+    def _keep_costs(self) -> None:
+        """Write what was learnt of the costs for the next start."""
+        if self._cost_file is not None and self._scheduler is not None:
+            self._cost_file.write(self._scheduler.costs)
+            self._cost_file = None
+
+
+def _assumed_curve(target: ModelSettings) -> Mapping[int, float]:
+    return GPU_CURVE if target.gpu_layers != 0 and supports_gpu() else CPU_CURVE
 
 
 def _uses_own_heads(drafter: DrafterSettings, target: ModelSettings) -> bool:

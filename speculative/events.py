@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outrider.speculative.logprobs import TokenLogprob
-from outrider.speculative.statistics import SpeculationStats, Timings
+from outrider.speculative.statistics import Decision, SpeculationStats, Timings
 
 FinishReason = Literal["stop", "length", "context", "cancelled", "error"]
 
@@ -20,7 +20,7 @@ class PromptEvent:
     cached: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would cost: one is made in every step
 class StepEvent:
     """One step emitted ``token_ids``, the first ``num_accepted`` of them from a draft.
 
@@ -55,7 +55,8 @@ class GenerationResult:
     """One answer with its counts and times. ``error`` is (code, message) or None.
 
     ``reasoning`` is None where the model is not one that thinks aloud; ``logprobs`` has an
-    entry for each token, or is None if they were not asked for.
+    entry for each token, or is None if they were not asked for. ``decisions`` are the last ones
+    of the policy, none where lengths are fixed.
     """
 
     text: str
@@ -69,6 +70,7 @@ class GenerationResult:
     error: tuple[str, str] | None = None
     reasoning: str | None = None
     logprobs: list[TokenLogprob] | None = None
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def completion_tokens(self) -> int:

@@ -67,7 +67,7 @@ class Generation:
         self.finish_reason: FinishReason | None = None
         self.error: tuple[str, str] | None = None
         self.started = time.perf_counter()
-        self._tokenizer = tokenizer
+        self.is_end = _never if settings.sampling.ignore_eos else tokenizer.is_end
         self._n_ctx = n_ctx
         self._stream = TextStream(settings.stop)
         self._splitter = ReasoningSplitter(settings.reasoning) if settings.reasoning else None
@@ -88,9 +88,6 @@ class Generation:
             room = min(room, self.settings.predict - len(self.token_ids) - 1)
         return max(room, 0)
 
-    def is_end(self, token_id: int) -> bool:
-        return not self.settings.sampling.ignore_eos and self._tokenizer.is_end(token_id)
-
     @property
     def coins(self) -> Coins:
         """The uniforms of the tokens that come next."""
@@ -110,27 +107,22 @@ class Generation:
         Returns:
             the emitted tokens, and how many of them came from the draft.
         """
-        tokens = list(proposal.token_ids[: verdict.num_accepted])
+        draft = proposal.token_ids
+        tokens = list(draft[: verdict.num_accepted])
         if verdict.next_token is not None:
             tokens.append(verdict.next_token)
         emitted = self._emit(tokens, law)
-        accepted = min(verdict.num_accepted, len(emitted))
-        record = StepRecord(
-            drafted=self._num_verified(proposal, verdict, len(emitted)),
-            accepted=accepted,
-            own=len(emitted) - accepted,
-            rule=rule if proposal.token_ids else None,
-            drafter=proposal.drafter or None,
-            is_step=is_step,
-        )
-        if record.emitted:
+        num_emitted = len(emitted)
+        accepted = min(verdict.num_accepted, num_emitted)
+        if emitted:
+            drafted = self._num_verified(proposal, verdict, num_emitted) if draft else 0
+            own, drafter = num_emitted - accepted, proposal.drafter or None
+            record = StepRecord(drafted, accepted, own, rule if draft else None, drafter, is_step)
             self.stats.observe(record)
-            self.stats.paused_steps += self.stats.paused is not None and not proposal.token_ids
-            self.timings.observe(time.perf_counter(), record.emitted)
-        self.draft_length.observe(
-            len(proposal), verdict.num_accepted, record.emitted, proposal.drafter
-        )
-        kept = self._cut_at_stop(emitted)
+            self.stats.paused_steps += self.stats.paused is not None and not draft
+            self.timings.observe(time.perf_counter(), num_emitted)
+        self.draft_length.observe(proposal, verdict.num_accepted, emitted)
+        kept = self._cut_at_stop(emitted) if self._stream.is_stopped else emitted
         return kept, min(accepted, len(kept))
 
     def take_text(self) -> tuple[str, str]:
@@ -161,6 +153,7 @@ class Generation:
             error=self.error,
             reasoning="".join(self._thought) if self._splitter else None,
             logprobs=None if self.settings.logprobs is None else self.logprobs,
+            decisions=self.draft_length.decisions,
         )
         return FinishEvent(rest, result, reasoning)
 
@@ -173,7 +166,7 @@ class Generation:
             self.law.advance(token, law.laws[position])
             emitted.append(token)
             self.token_ids.append(token)
-            self.slot.tokens.extend([token])
+            self.slot.tokens.append(token)
             if self.settings.logprobs is not None:
                 self.logprobs.append(self._logprob(token, law, position))
             if self._stream.push(self._piece(token)) or self.law.is_complete:
@@ -194,7 +187,10 @@ class Generation:
 
     def _split(self, text: str) -> tuple[str, str]:
         """Which of the text is reasoning and which is answer."""
-        reasoning, answer = self._splitter.push(text) if self._splitter else ("", text)
+        if self._splitter is None:
+            self._answer.append(text)
+            return "", text
+        reasoning, answer = self._splitter.push(text)
         self._thought.append(reasoning)
         self._answer.append(answer)
         return reasoning, answer
@@ -212,8 +208,6 @@ class Generation:
 
     def _cut_at_stop(self, emitted: list[int]) -> list[int]:
         """Take back the tokens that hold nothing of the text before a stop string."""
-        if not self._stream.is_stopped:
-            return emitted
         surplus = len(self.token_ids) - self._stream.num_tokens_kept()
         if surplus:
             del self.token_ids[-surplus:]
@@ -222,3 +216,7 @@ class Generation:
             self.stats.cut(surplus)
             self.timings.tokens -= surplus
         return emitted[: max(len(emitted) - surplus, 0)]
+
+
+def _never(token_id: int) -> bool:
+    return False

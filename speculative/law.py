@@ -58,6 +58,8 @@ class TokenLaw:
         self.mu = mirostat.first_mu if mirostat else 0.0
         self.constraint = constraint
         self.progress = Progress(reasoning)
+        self.is_plain = not (mirostat or constraint or reasoning)
+        """True if there is nothing but the chain: no state follows the tokens."""
 
     @property
     def is_greedy(self) -> bool:
@@ -113,6 +115,8 @@ class TokenLaw:
         Raises:
             EngineError: the grammar does not allow it.
         """
+        if self.is_plain:
+            return
         if self.mirostat is not None:
             self.mu = self.mirostat.next_mu(self.mu, law, token_id)
         token_ids, text = self.progress.push(token_id)
@@ -147,20 +151,27 @@ class BlockLaw:
         self.rows = rows
         self.laws: list[Distribution] = []
         self._whole = whole
+        self._tokens = tokens
         self._draft = draft
         self._coins = coins
+        if whole.is_plain:
+            return
         self._mu = whole.mu
         self._progress = whole.progress.copy()
-        self._history = _history(tokens, draft, whole.sampler.history_length)
-        self._num_before = len(self._history) - len(draft)
         self._masks: list[TokenMask] = []  # from the first position of the answer on
         self._first_mask = 0
 
     def __call__(self, position: int) -> Distribution:
         assert position == len(self.laws), "positions are asked for in order"
-        if position:
-            self._follow(self._draft[position - 1])
-        law = self._law(position)
+        whole, row = self._whole, self.rows[position]
+        history = _history(self._tokens, self._draft[:position], whole.sampler.history_length)
+        coin = whole.coin(self._coins, position)
+        if whole.is_plain:
+            law = whole.sampler.distribution(row, history, coin)
+        else:
+            if position:
+                self._follow(self._draft[position - 1])
+            law = self._law(position, row, whole.chain(history, self._mu, coin))
         self.laws.append(law)
         return law
 
@@ -172,13 +183,11 @@ class BlockLaw:
         if whole.constraint is not None and not self._masks:
             whole.constraint.push_all(token_ids, text)
 
-    def _law(self, position: int) -> Distribution:
+    def _law(self, position: int, row: F32, chain: Callable[[F32], Distribution]) -> Distribution:
         forced = self._progress.forced
         if forced is not None:
             return Distribution.point(forced)
-        history = self._history[: self._num_before + position]
-        chain = self._whole.chain(history, self._mu, self._whole.coin(self._coins, position))
-        return _given(self._mask(position), self.rows[position], chain, self._whole.end_ids)
+        return _given(self._mask(position), row, chain, self._whole.end_ids)
 
     def _mask(self, position: int) -> TokenMask | None:
         constraint = self._whole.constraint
@@ -362,5 +371,5 @@ def _given(
 def _history(tokens: I32, draft: Sequence[int], length: int) -> I32:
     """The last ``length`` committed tokens and the draft tokens after them."""
     if length == 0:
-        return np.empty(len(draft), np.int32)  # never read
+        return tokens  # never read
     return np.concatenate((tokens[-length:], np.asarray(draft, np.int32)))

@@ -92,6 +92,8 @@ class LlamaRunner:
         self.rollback = self._rollback()
         self.num_decodes = 0
         self._positions = np.arange(self.n_ctx, dtype=np.int32)
+        self._no_rows = np.empty((0, self.vocab_size), np.float32)
+        self._layout: list[tuple[int, int, int]] = []
         self._lengths = [0] * n_seq
         self._checkpoints: dict[int, _Checkpoint] = {}
         # tokens that snapshots can take back; llama.cpp would hand out older ones without a word
@@ -109,16 +111,8 @@ class LlamaRunner:
         num_tokens, num_outputs = self._check(blocks)
         if self._is_recurrent:
             self._save(blocks)
+        self._fill(blocks)
         context = self._context
-        context.output[:num_tokens] = self._embeddings
-        end = 0
-        for block in blocks:
-            start, end = end, end + len(block.token_ids)
-            context.token[start:end] = block.token_ids
-            position = block.start_pos
-            context.pos[start:end] = self._positions[position : position + end - start]
-            context.seq[start:end] = context.seq_pointer(block.seq_id)
-            context.output[end - block.num_outputs : end] = 1
         self.num_decodes += 1
         code = context.decode(num_tokens)
         if code != 0:
@@ -127,13 +121,30 @@ class LlamaRunner:
         for block in blocks:
             self._lengths[block.seq_id] += len(block.token_ids)
             self._reach[block.seq_id] = min(context.n_rs_seq, len(block.token_ids) - 1)
-        if num_outputs == 0:
+        if num_outputs:
+            rows = context.logits(num_outputs)
+        else:
             context.synchronize()
-        no_rows = np.empty((0, self.vocab_size), np.float32)
-        rows = context.logits(num_outputs) if num_outputs else no_rows
+            rows = self._no_rows
         hidden = context.embeddings(num_outputs) if self._embeddings else None
         read_tap = partial(self._tap, num_tokens) if self.taps else None
         return BatchOutputs(self, blocks, rows, hidden, read_tap)
+
+    def _fill(self, blocks: Sequence[Block]) -> None:
+        """Write the blocks into the batch; where tokens go stays from one step to the next."""
+        context = self._context
+        layout = [(block.seq_id, len(block.token_ids), block.num_outputs) for block in blocks]
+        is_new, self._layout = layout != self._layout, layout
+        end = 0
+        for block in blocks:
+            start, end = end, end + len(block.token_ids)
+            position = block.start_pos
+            context.token[start:end] = block.token_ids
+            context.pos[start:end] = self._positions[position : position + end - start]
+            if is_new:
+                context.seq[start:end] = context.seq_pointer(block.seq_id)
+                context.output[start:end] = self._embeddings
+                context.output[end - block.num_outputs : end] = 1
 
     def truncate(self, seq_id: int, length: int) -> bool:
         if length >= self._lengths[seq_id]:
@@ -222,8 +233,8 @@ class LlamaRunner:
                 )
             if block.start_pos + count > self.n_ctx:
                 raise ValueError(f"{block.start_pos + count} tokens, the context has {self.n_ctx}")
-            # seen as unsigned, a negative id is a huge one
-            if block.token_ids.view(np.uint32).max() >= self.vocab_size:
+            token_ids = block.token_ids.tolist()
+            if min(token_ids) < 0 or max(token_ids) >= self.vocab_size:
                 raise ValueError(f"token id out of 0..{self.vocab_size - 1}")
             num_tokens += count
             num_outputs += block.num_outputs

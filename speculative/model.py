@@ -10,6 +10,7 @@ from outrider.speculative.errors import InputError
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.llama import NativeModel
 from outrider.speculative.load_guard import check_loadable, check_target
+from outrider.speculative.model_facts import cell_bytes
 from outrider.speculative.settings import ModelSettings
 from outrider.speculative.vocabulary import Vocabulary
 
@@ -46,6 +47,8 @@ class Model:
             self.native.close()
             raise InputError(f"{settings.path}: this model does not generate text")
         self.vocabulary = Vocabulary(self.native)
+        # what a cached token adds to a step, in plain steps: both read all their bytes once
+        self.cell_cost = cell_bytes(file) / file.file_size
 
     @property
     def n_ctx_train(self) -> int:

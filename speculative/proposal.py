@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.distribution import Distribution
+from outrider.speculative.draft_gate import DraftGate
 
 F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
 
 
@@ -36,7 +38,7 @@ class DraftLaw(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen, which would cost: one is made in every step
 class DraftRequest:
     """One sequence that wants a draft.
 
@@ -48,7 +50,8 @@ class DraftRequest:
         uniform: the proposal stream. None asks for a deterministic draft.
         min_tokens: a shorter draft is thrown away whole.
         min_prob: stop before a token the drafter is less sure of (``p_min``).
-        limits: tighter bounds than ``max_tokens`` by drafter; None: none.
+        gates: what each drafter of a chain may do, none for others; None: as it likes.
+        gate: what the drafter that is asked may do; None: as it likes.
         revision: the same as in the request before if tokens were only added since; another
             one at the start of each answer. None: not known, compare the tokens.
     """
@@ -60,11 +63,24 @@ class DraftRequest:
     uniform: Callable[[], float] | None = None
     min_tokens: int = 0
     min_prob: float = 0.0
-    limits: Mapping[str, int] | None = None
+    gates: Mapping[str, DraftGate] | None = None
+    gate: DraftGate | None = None
     revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """A draft that is not sent to the target but compared with what it says by itself.
+
+    ``confidences`` [n] are its drafter's, where it has them.
+    """
+
+    drafter: str
+    token_ids: tuple[int, ...]
+    confidences: F64 | None = None
+
+
+@dataclass(slots=True, eq=False)  # not frozen, which would cost: one is made in every step
 class Proposal:
     """Draft tokens of one sequence for one step; empty if there is nothing to propose.
 
@@ -72,7 +88,8 @@ class Proposal:
     drafter is deterministic, a point mass on each token. ``discarded`` says how many tokens
     which drafter made that were thrown away before verification; ``catch_up_s`` is time spent
     on reading a longer piece of text that the drafter had not seen, no part of the price of a
-    draft.
+    draft. ``confidences`` [k] say how sure the drafter is of each token, given those before it;
+    ``looks`` are what is only to be compared.
     """
 
     token_ids: tuple[int, ...] = ()
@@ -80,6 +97,8 @@ class Proposal:
     drafter: str = ""
     discarded: tuple[tuple[str, int], ...] = ()
     catch_up_s: float = 0.0
+    confidences: F64 | None = None
+    looks: tuple[Look, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.distributions is None or len(self.distributions) == len(self.token_ids)
@@ -96,15 +115,38 @@ class Proposal:
         count = min(len(self), request.max_tokens)
         return count if count >= request.min_tokens else 0
 
-    def cut(
-        self, count: int, drafter: str, discarded: tuple[tuple[str, int], ...] = ()
-    ) -> Proposal:
-        """The first ``count`` tokens, with who made them and what was thrown away."""
-        laws = self.distributions and self.distributions[:count]
-        return Proposal(self.token_ids[:count], laws, drafter, discarded, self.catch_up_s)
+    def cut(self, count: int) -> Proposal:
+        """The first ``count`` tokens."""
+        if count >= len(self):
+            return self
+        return replace(
+            self,
+            token_ids=self.token_ids[:count],
+            distributions=self.distributions and self.distributions[:count],
+            confidences=None if self.confidences is None else self.confidences[:count],
+        )
+
+    def as_look(self, drafter: str) -> tuple[Look, ...]:
+        """The same as something to compare; empty if there is nothing."""
+        return (Look(drafter, self.token_ids, self.confidences),) if self.token_ids else ()
 
 
-@dataclass(frozen=True, slots=True)
+def judged(request: DraftRequest, proposal: Proposal, drafter: str) -> Proposal:
+    """Of a draft that cost nothing as much as is worth verifying; of one that is not, a look."""
+    gate = request.gate
+    if gate is None or not proposal.token_ids:
+        return proposal
+    if gate.is_look:
+        return Proposal(catch_up_s=proposal.catch_up_s, looks=proposal.as_look(drafter))
+    if not gate.is_free:
+        return proposal
+    count = gate.num_worth(len(proposal), proposal.confidences)
+    if count >= max(request.min_tokens, 1):
+        return proposal.cut(count)
+    return Proposal(catch_up_s=proposal.catch_up_s, looks=proposal.as_look(drafter))
+
+
+@dataclass(slots=True)  # not frozen, which would cost: one is made in every step
 class Verdict:
     """The first ``num_accepted`` draft tokens stand; ``next_token`` is the target's own.
 

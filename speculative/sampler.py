@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.candidates import Adjustments, best, require_finite
-from outrider.speculative.distribution import Distribution
+from outrider.speculative.distribution import CERTAIN, Distribution
 from outrider.speculative.dry import NO_BREAKERS, DryBreakers, dry_penalties, is_dry_on
 from outrider.speculative.settings import SamplingSettings
 from outrider.speculative.shortlist import Candidates, LogitBias, Unranked
@@ -46,30 +46,21 @@ class Sampler:
         self._spread = 0.0 if settings.mirostat else settings.dynatemp_range
         stages = _stages(settings)
         # dynamic temperature goes up to temp + spread
-        self._is_greedy = "temperature" in stages and settings.temp + max(self._spread, 0.0) <= 0
-        if self._is_greedy:  # what comes after finds one token
+        self.is_greedy = "temperature" in stages and settings.temp + max(self._spread, 0.0) <= 0
+        """True if every law is a point mass."""
+        if self.is_greedy:  # what comes after finds one token
             stages = stages[: stages.index("temperature") + 1]
         self._changes = tuple(name for name in stages if name in _CHANGING)
         num_leading = next((i for i, name in enumerate(stages) if name not in _CHANGING), None)
         self._leading, self._stages = stages[:num_leading], stages[len(stages[:num_leading]) :]
         after_top_p = {after for name, after in pairwise((*stages, "")) if name == "top_p"}
         self._least = settings.min_p if after_top_p == {"min_p"} else 0.0
-        self._is_argmax = self._is_greedy and not _MAY_MOVE_THE_BEST.intersection(self._stages)
-
-    @property
-    def is_greedy(self) -> bool:
-        """True if every law is a point mass."""
-        return self._is_greedy
-
-    @property
-    def uses_coin(self) -> bool:
+        self._is_argmax = self.is_greedy and not _MAY_MOVE_THE_BEST.intersection(self._stages)
+        self._changes_logits = bool(self._changes or len(self._bias))
+        self.uses_coin = "xtc" in self._stages
         """True if the law depends on the coin."""
-        return "xtc" in self._stages
-
-    @property
-    def history_length(self) -> int:
+        self.history_length = max((self._window(name) for name in self._changes), default=0)
         """How many of the last tokens the law depends on."""
-        return max((self._window(name) for name in self._changes), default=0)
 
     def distribution(self, row: F32, history: I32, coin: float = 1.0) -> Distribution:
         """The law of the next token.
@@ -84,7 +75,7 @@ class Sampler:
             EngineError: the model returned no finite logit.
         """
         if self._is_argmax:
-            return Distribution.point(self.argmax(row, history))
+            return Distribution(self._best(row, history), CERTAIN)
         candidates: Candidates = self._start(row, history, self._leading)
         for name in self._stages:
             candidates = self._after(name, candidates, history, coin)
@@ -92,19 +83,24 @@ class Sampler:
 
     def argmax(self, row: F32, history: I32) -> int:
         """The best token after bias, penalties and DRY, the lowest id of equals."""
-        adjusted = self.adjustments(row, history)
-        token = int(row.argmax())
-        logit = float(row[token])
-        # the row's best is the answer if it is unchanged and no changed logit reaches it
-        if adjusted is not None and (adjusted.logits.max() >= logit or token in adjusted.token_ids):
-            ids, logits = best(row, 1, adjusted)
-            token, logit = int(ids[0]), float(logits[0])
+        return int(self._best(row, history)[0])
+
+    def _best(self, row: F32, history: I32) -> I64:
+        """The same as an array [1]."""
+        ids: I64 = row.argmax(0, keepdims=True)
+        logit = float(row[ids[0]])
+        if self._changes_logits:
+            adjusted = self.adjustments(row, history)
+            # the row's best is the answer if it is unchanged and no changed logit reaches it
+            if adjusted and (adjusted.logits.max() >= logit or ids[0] in adjusted.token_ids):
+                ids, logits = best(row, 1, adjusted)
+                logit = float(logits[0])
         require_finite(logit)
-        return token
+        return ids
 
     def adjustments(self, row: F32, history: I32) -> Adjustments | None:
         """Logits changed by bias, penalties and DRY; None if there are none."""
-        if not self._changes and not len(self._bias):
+        if not self._changes_logits:
             return None
         return self._start(row, history, self._changes).adjusted
 

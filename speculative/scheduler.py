@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
+from outrider.speculative.draft_length import StepLoad
 from outrider.speculative.drafters.chain import ChainDrafter
 from outrider.speculative.errors import EngineError
 from outrider.speculative.events import Event, PromptEvent, StepEvent
@@ -58,13 +59,16 @@ class Scheduler:
         Raises:
             EngineError: the decode failed; every sequence is as it was before.
         """
-        proposals = self._draft(generations)
+        num_cells = sum(generation.slot.num_read for generation in generations)
+        is_reading = any(generation.is_reading for generation in generations)
+        proposals = self._draft(generations, num_cells)
+        drafted = time.perf_counter()
         blocks = self._blocks(generations, proposals)
         started = time.perf_counter()
         outputs = self.runner.decode(blocks)
-        verify_s = time.perf_counter() - started
+        decoded = time.perf_counter()
+        verify_s = decoded - started
         self.drafter.observe_batch(blocks, outputs)
-        self._measure(generations, blocks, proposals, verify_s)
         events = []
         settled = list(zip(generations, blocks, proposals, strict=True))
         for generation, block, proposal in settled:
@@ -77,6 +81,10 @@ class Scheduler:
         for generation in generations:
             if not self._roll_back(generation.slot) and generation.finish_reason is None:
                 raise EngineError("the target could not roll back; --spec-type none avoids it")
+        if self._learns and not is_reading:
+            num_rows = sum(map(len, proposals)) + len(generations)
+            self.costs.observe_verify(num_rows, verify_s, num_cells)
+            self.costs.observe_host(started - drafted + time.perf_counter() - decoded)
         return events
 
     def _settle(
@@ -114,7 +122,7 @@ class Scheduler:
             length = min(length, len(slot.tokens) - 1)
         return self.runner.truncate(slot.seq_id, max(length, 0))
 
-    def _draft(self, generations: Sequence[Generation]) -> list[Proposal]:
+    def _draft(self, generations: Sequence[Generation], num_cells: int) -> list[Proposal]:
         """A proposal for each generation; an empty one where nothing is drafted."""
         generating = sum(not generation.is_reading for generation in generations)
         limit = self.speculation.max_slots
@@ -123,7 +131,12 @@ class Scheduler:
                 generation.stats.paused = Pause(f"{generating} slots generate, limit {limit}")
             return [Proposal()] * len(generations)
         rows = min(self.runner.max_outputs, self.runner.n_batch) // len(generations)
-        wanted = [(g, self._request(g, rows - 1)) for g in generations]
+        if not self.drafter.members:
+            for generation in generations:
+                self._note_dropped(generation)
+            return [Proposal()] * len(generations)
+        load = StepLoad(num_cells, generating - 1)
+        wanted = [(g, self._request(g, rows - 1, load)) for g in generations]
         requests = [request for _, request in wanted if request is not None]
         if not requests:
             return [Proposal()] * len(generations)
@@ -133,9 +146,8 @@ class Scheduler:
             for generation, request in wanted
         ]
         spent = self.drafter.spent
-        for one in spent:
-            seconds = one.seconds - one.catch_up_s
-            self.costs.observe_draft(one.num_tokens, seconds, one.drafter)
+        if self._learns:
+            self._learn_drafting()
         for (generation, request), proposal in zip(wanted, proposals, strict=True):
             if request is None:
                 continue
@@ -147,16 +159,26 @@ class Scheduler:
                 generation.stats.discard(name, count)
         return proposals
 
-    def _request(self, generation: Generation, most: int) -> DraftRequest | None:
-        if generation.is_reading or not self.drafter.members:
-            self._note_dropped(generation)
+    @property
+    def _learns(self) -> bool:
+        """True if costs decide anything."""
+        return self.speculation.adaptive and bool(self.drafter.members)
+
+    def _learn_drafting(self) -> None:
+        for one in self.drafter.spent:
+            seconds = one.seconds - one.catch_up_s
+            self.costs.observe_draft(one.num_tokens, seconds, one.drafter)
+            if one.is_look and one.num_tokens:
+                self.costs.observe_look(one.seconds, one.drafter)
+
+    def _request(self, generation: Generation, most: int, load: StepLoad) -> DraftRequest | None:
+        if generation.is_reading or generation.law.is_forced:  # it is known what comes
             return None
-        if generation.law.is_forced:  # it is known what comes
-            return None
-        length = generation.draft_length.next_length(min(generation.max_draft, most))
-        generation.last_draft_length = length
-        generation.stats.paused = generation.draft_length.paused
-        if length <= 0:
+        policy = generation.draft_length
+        bound = policy.bound(min(generation.max_draft, most), load)
+        generation.last_draft_length = policy.length
+        generation.stats.paused = policy.paused
+        if bound <= 0:
             return None
         law, coins = generation.law, generation.coins
         sampled = (
@@ -167,12 +189,12 @@ class Scheduler:
         return DraftRequest(
             generation.slot.seq_id,
             generation.slot.tokens.ids,
-            length,
+            bound,
             lambda: law.draft(coins),
             uniform=generation.uniforms.proposal if sampled else None,
-            min_tokens=min(self.speculation.n_min, length),
+            min_tokens=min(self.speculation.n_min, bound),
             min_prob=self.speculation.p_min,
-            limits=generation.draft_length.by_drafter,
+            gates=policy.gates,
             revision=generation.slot.tokens.revision,
         )
 
@@ -192,16 +214,6 @@ class Scheduler:
             else _step_block(generation, proposal)
             for generation, proposal in zip(generations, proposals, strict=True)
         ]
-
-    def _measure(
-        self,
-        generations: Sequence[Generation],
-        blocks: Sequence[Block],
-        proposals: Sequence[Proposal],
-        seconds: float,
-    ) -> None:
-        if len(blocks) == 1 and not generations[0].is_reading:
-            self.costs.observe_verify(1 + len(proposals[0]), seconds)
 
     def _settle_prompt(
         self, generation: Generation, block: Block, outputs: BatchOutputs, seconds: float
@@ -271,9 +283,9 @@ def _prompt_block(generation: Generation, share: int) -> Block:
 
 def _step_block(generation: Generation, proposal: Proposal) -> Block:
     tokens = generation.slot.tokens.ids
-    block = np.empty(1 + len(proposal), np.int32)
-    block[0] = tokens[-1]
-    block[1:] = proposal.token_ids
+    block = tokens[-1:]
+    if proposal.token_ids:
+        block = np.array((block[0], *proposal.token_ids), np.int32)
     return Block(generation.slot.seq_id, block, len(tokens) - 1, num_outputs=len(block))
 
 
@@ -288,4 +300,4 @@ def _valid(generation: Generation, proposal: Proposal) -> Proposal:
     if count == len(proposal):
         return proposal
     discarded = (*proposal.discarded, (proposal.drafter, len(proposal) - count))
-    return proposal.cut(count, proposal.drafter, discarded)
+    return replace(proposal.cut(count), discarded=discarded)

@@ -12,7 +12,7 @@ from outrider.speculative.generation import Generation, Slot
 from outrider.speculative.law import token_law
 from outrider.speculative.scheduler import Scheduler
 from outrider.speculative.settings import GenerationSettings, GrammarSettings
-from outrider.speculative.statistics import SpeculationStats, Timings
+from outrider.speculative.statistics import Decision, SpeculationStats, Timings
 from outrider.speculative.tokenizer import Tokenizer
 
 
@@ -49,6 +49,11 @@ class Session:
     def draft_length(self) -> int | None:
         """The draft length of the last step; None before the first."""
         return self._generation.last_draft_length if self._generation else None
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What the policy has decided for each drafter; empty where lengths are fixed."""
+        return self._generation.draft_length.decisions if self._generation else ()
 
     @property
     def context_used(self) -> int:

@@ -150,6 +150,7 @@ class EngineSettings:
     """Everything :meth:`outrider.speculative.engine.Engine.load` needs.
 
     ``is_constrained`` says that answers will have a grammar, so that loading prepares for it.
+    ``costs_folder`` is where measured costs of steps are kept; None measures anew.
     """
 
     target: ModelSettings
@@ -157,6 +158,7 @@ class EngineSettings:
     speculation: SpeculationSettings = SpeculationSettings()
     parallel: int = 1
     is_constrained: bool = False
+    costs_folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

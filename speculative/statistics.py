@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 Rule = Literal["greedy", "match", "rejection", "synthetic"]
@@ -74,6 +75,15 @@ class Pause:
     measured: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided for one drafter: its length in force, and why that is 0."""
+
+    drafter: str
+    length: int
+    pause: Pause | None = None
+
+
 class SpeculationStats:
     """Counters of design section 3: ``emitted == accepted + own`` after every call."""
 
@@ -91,9 +101,8 @@ class SpeculationStats:
         self.verification: Counter[Rule] = Counter()
         self.per_drafter: dict[str, DrafterCounts] = {}
         self.paused: Pause | None = None
+        self._lengths: Counter[int] = Counter()  # tokens of a draft -> drafts
         self._histogram: Counter[int] = Counter()  # accepted tokens of a draft -> drafts
-        self._reached: Counter[int] = Counter()  # position i -> drafts with at least i tokens
-        self._kept: Counter[int] = Counter()  # position i -> drafts whose first i were accepted
         self._records: list[StepRecord] = []
 
     def observe(self, record: StepRecord) -> None:
@@ -118,7 +127,10 @@ class SpeculationStats:
         self.drafter(drafter).discarded += num_tokens
 
     def drafter(self, name: str) -> DrafterCounts:
-        return self.per_drafter.setdefault(name, DrafterCounts())
+        counts = self.per_drafter.get(name)
+        if counts is None:
+            counts = self.per_drafter[name] = DrafterCounts()
+        return counts
 
     def merge(self, other: SpeculationStats) -> None:
         """Add the counts of another generation (a session's totals)."""
@@ -127,12 +139,8 @@ class SpeculationStats:
         self.paused_steps += other.paused_steps
         self.draft_s += other.draft_s
         self.verify_s += other.verify_s
-        for mine, theirs in (
-            (self._histogram, other._histogram),
-            (self._reached, other._reached),
-            (self._kept, other._kept),
-        ):
-            mine.update(theirs)
+        self._lengths.update(other._lengths)
+        self._histogram.update(other._histogram)
         self.verification.update(other.verification)
         for name, counts in other.per_drafter.items():
             mine_counts = self.drafter(name)
@@ -155,12 +163,13 @@ class SpeculationStats:
     @property
     def accepted_per_position(self) -> list[float]:
         """Entry i-1: drafts whose first i tokens were all accepted / drafts with at least i."""
-        return [self._kept[i] / n for i, n in sorted(self._reached.items()) if n > 0]
+        kept, reached = _at_least(self._histogram), self.drafts_per_position
+        return [kept.get(i, 0) / n for i, n in enumerate(reached, 1)]
 
     @property
     def drafts_per_position(self) -> list[int]:
         """Entry i-1: drafts that had at least i tokens."""
-        return [n for _, n in sorted(self._reached.items()) if n > 0]
+        return [n for i, n in sorted(_at_least(self._lengths).items()) if i > 0]
 
     @property
     def accepted_histogram(self) -> list[int]:
@@ -182,11 +191,16 @@ class SpeculationStats:
             counts.drafts += sign
             counts.drafted += sign * record.drafted
             counts.accepted += sign * record.accepted
+            self._lengths[record.drafted] += sign
             self._histogram[record.accepted] += sign
-            for position in range(1, record.drafted + 1):
-                self._reached[position] += sign
-                self._kept[position] += sign * (position <= record.accepted)
         assert self.emitted == self.accepted + self.own
+
+
+def _at_least(counts: Counter[int]) -> dict[int, int]:
+    """For each i up to the largest number counted, how many were at least i."""
+    highest = max(+counts, default=-1)
+    totals = accumulate(counts[i] for i in range(highest, -1, -1))
+    return dict(zip(range(highest, -1, -1), totals, strict=True))
 
 
 @dataclass(slots=True)

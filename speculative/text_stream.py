@@ -19,11 +19,11 @@ class TextStream:
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
         self._stops = [_StopString(text) for text in stop if text]
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._undecoded = b""
         self._shown: list[str] = []
         self._num_shown = 0
         self._held = ""
-        self._ends: list[int] = []  # characters complete after each token
+        self._ends: list[int] = []  # characters complete after each token, if anything can stop
         self.is_stopped = False
 
     @property
@@ -33,17 +33,23 @@ class TextStream:
 
     def push(self, piece: bytes) -> bool:
         """Add one token's bytes; True if a stop string is complete (nothing may follow then)."""
-        text = self._decoder.decode(piece)
-        begin = len(self._held)
+        data = self._undecoded + piece
+        text, num_decoded = codecs.utf_8_decode(data, "replace")
+        self._undecoded = data[num_decoded:]
         self._held += text
+        if self._stops:
+            self._look_for_stop(text)
+        return self.is_stopped
+
+    def _look_for_stop(self, text: str) -> None:
+        """Cut what is held where a stop string ends in ``text``, which was just added."""
         self._ends.append(self._num_shown + len(self._held))
-        for index, character in enumerate(text if self._stops else "", begin + 1):
+        for index, character in enumerate(text, len(self._held) - len(text) + 1):
             found = [len(stop.text) for stop in self._stops if stop.advance(character)]
             if found:
                 self._held = self._held[: index - max(found)]
                 self.is_stopped = True
                 break
-        return self.is_stopped
 
     def num_tokens_kept(self) -> int:
         """How many tokens hold the text: up to the one with the last kept character."""
@@ -52,10 +58,9 @@ class TextStream:
 
     def release(self) -> str:
         """The text that can no longer become part of a stop string, once."""
-        if self.is_stopped:
+        if self.is_stopped or not self._stops:
             return self.finish()
-        held_back = max((stop.matched for stop in self._stops), default=0)
-        return self._give(len(self._held) - held_back)
+        return self._give(len(self._held) - max(stop.matched for stop in self._stops))
 
     def finish(self) -> str:
         """The rest of the text; bytes of an incomplete character are dropped."""

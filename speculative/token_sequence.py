@@ -43,6 +43,13 @@ class TokenSequence:
         self._buffer[self._length : end] = token_ids
         self._length = end
 
+    def append(self, token_id: int) -> None:
+        if self._length == len(self._buffer):
+            self.extend((token_id,))
+        else:
+            self._buffer[self._length] = token_id
+            self._length += 1
+
     def truncate(self, length: int) -> None:
         assert 0 <= length <= self._length
         self._length = length

@@ -6,7 +6,6 @@ import secrets
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 _CHUNK = 1024
 _TARGET, _ACCEPTANCE, _PROPOSAL, _CHAIN = range(4)
@@ -24,7 +23,7 @@ class Uniforms:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._chunks: dict[tuple[int, int], NDArray[np.float64]] = {}
+        self._chunks: dict[tuple[int, int], list[float]] = {}
         self._num_proposals = 0
 
     def target(self, index: int) -> float:
@@ -47,12 +46,12 @@ class Uniforms:
         if numbers is None:
             # counter-based: chunk and stream are words of the counter, so that no two overlap
             generator = np.random.Philox(key=self.seed, counter=[0, chunk, stream, 0])
-            numbers = np.random.Generator(generator).random(_CHUNK)
+            numbers = np.random.Generator(generator).random(_CHUNK).tolist()
             self._chunks[stream, chunk] = numbers
-        return float(numbers[offset])
+        return numbers[offset]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Coins:
     """The uniforms of one block: those of the token that would be emitted ``offset``-th."""
 

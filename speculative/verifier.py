@@ -36,44 +36,36 @@ def verify(
         is_end: an accepted end token ends the block there.
         acceptance: for ``synthetic``, the chance of position i given that all before it stood.
     """
+    count = len(proposal.token_ids)
     for i, token in enumerate(proposal.token_ids):
         law = target(i)
-        recovered = _recovered(i, token, law, proposal, coins, rule, is_end, acceptance)
+        if rule == "rejection":
+            recovered = _by_ratio(i, token, law, proposal, coins)
+        elif rule == "synthetic":
+            chance = acceptance[i] if i < len(acceptance) else 0.0
+            stands = coins.acceptance(i) < chance and not is_end(token)
+            recovered = None if stands else _own(i, law, coins, rule)
+        else:
+            own = _own(i, law, coins, rule)
+            recovered = None if own == token else own
         if recovered is not None:
             return Verdict(i, recovered, "recovered")
         if is_end(token):
             return Verdict(i + 1, None, "none")
-    count = len(proposal)
     return Verdict(count, _own(count, target(count), coins, rule), "bonus")
 
 
-def _recovered(
-    i: int,
-    token: int,
-    law: Distribution,
-    proposal: Proposal,
-    coins: Coins,
-    rule: Rule,
-    is_end: Callable[[int], bool],
-    acceptance: Sequence[float],
+def _by_ratio(
+    i: int, token: int, law: Distribution, proposal: Proposal, coins: Coins
 ) -> int | None:
     """None if draft token ``i`` stands, else the token that replaces it."""
-    if rule == "rejection":
-        proposed = (
-            Distribution.point(token)
-            if proposal.distributions is None
-            else proposal.distributions[i]
-        )
-        drafted = proposed.prob(token)
-        # strictly below: a token of probability 0 never stands, whatever the uniform
-        if drafted > 0 and coins.acceptance(i) * drafted < law.prob(token):
-            return None
-        return law.residual(proposed).draw(coins.target(i))
-    own = _own(i, law, coins, rule)
-    if rule == "synthetic":
-        chance = acceptance[i] if i < len(acceptance) else 0.0
-        return None if coins.acceptance(i) < chance and not is_end(token) else own
-    return None if own == token else own
+    laws = proposal.distributions
+    proposed = Distribution.point(token) if laws is None else laws[i]
+    drafted = proposed.prob(token)
+    # strictly below: a token of probability 0 never stands, whatever the uniform
+    if drafted > 0 and coins.acceptance(i) * drafted < law.prob(token):
+        return None
+    return law.residual(proposed).draw(coins.target(i))
 
 
 def _own(i: int, law: Distribution, coins: Coins, rule: Rule) -> int:

@@ -13,21 +13,25 @@ from numpy.typing import NDArray
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.errors import EngineError
-from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
+from outrider.speculative.proposal import DraftRequest, Proposal, Verdict, judged
 
 I32 = NDArray[np.int32]
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would cost: one is made in every step
 class Spent:
-    """What one drafter took in the last round: seconds for tokens, reading up apart."""
+    """What one drafter took in the last round: seconds for tokens, reading up apart.
+
+    ``is_look`` is true if nothing it made is sent to the target.
+    """
 
     drafter: str
     num_tokens: int
     seconds: float
     catch_up_s: float
+    is_look: bool = False
 
 
 class ChainDrafter:
@@ -58,19 +62,19 @@ class ChainDrafter:
         self._winner.clear()
         self.spent.clear()
         for member in list(self.members):
-            bounds = [_bound(member, request) for request in requests]
-            open_at = [i for i, bound in enumerate(bounds) if bound and not proposals[i].token_ids]
-            if not open_at:
+            asked = {
+                i: own
+                for i, request in enumerate(requests)
+                if not proposals[i].token_ids and (own := _for(member, request)) is not None
+            }
+            if not asked:
                 continue
-            asked = [_for(member, requests[i], bounds[i]) for i in open_at]
-            for i, request, proposal in zip(open_at, asked, self._ask(member, asked), strict=True):
+            made = self._ask(member, list(asked.values()))
+            for (i, request), proposal in zip(asked.items(), made, strict=True):
                 kept = proposal.num_within(request)
-                discarded = proposals[i].discarded
-                if kept < len(proposal):
-                    discarded += ((member.name, len(proposal) - kept),)
-                proposals[i] = proposal.cut(kept, member.name, discarded)
                 if kept:
                     self._winner[request.seq_id] = member
+                proposals[i] = _after(proposals[i], proposal, kept, member.name)
         return proposals
 
     def observe_batch(self, blocks: Sequence[Block], outputs: BatchOutputs) -> None:
@@ -97,7 +101,10 @@ class ChainDrafter:
     def _ask(self, member: Drafter, requests: Sequence[DraftRequest]) -> list[Proposal]:
         started = time.perf_counter()
         try:
-            proposals = member.propose(requests)
+            proposals = [
+                judged(request, proposal, member.name) if _is_look(request) else proposal
+                for request, proposal in zip(requests, member.propose(requests), strict=True)
+            ]
         except EngineError as error:
             _log.warning("drafter %s dropped: %s", member.name, error)
             self.dropped[member.name] = str(error)
@@ -106,24 +113,48 @@ class ChainDrafter:
             proposals = [Proposal()] * len(requests)
         seconds = time.perf_counter() - started
         catch_up_s = max((proposal.catch_up_s for proposal in proposals), default=0.0)
-        self.spent.append(Spent(member.name, sum(map(len, proposals)), seconds, catch_up_s))
+        num_drafted = sum(map(len, proposals))
+        num_looked = sum(len(look.token_ids) for one in proposals for look in one.looks)
+        self.spent.append(
+            Spent(member.name, num_drafted + num_looked, seconds, catch_up_s, not num_drafted)
+        )
         return proposals
 
 
-def _bound(member: Drafter, request: DraftRequest) -> int:
-    limits = request.limits
-    own = request.max_tokens if limits is None else limits.get(member.name, request.max_tokens)
-    return min(request.max_tokens, own, member.n_max)
+def _is_look(request: DraftRequest) -> bool:
+    return request.gate is not None and request.gate.is_look
 
 
-def _for(member: Drafter, request: DraftRequest, bound: int) -> DraftRequest:
-    """The request within the member's own bounds."""
+def _after(before: Proposal, proposal: Proposal, kept: int, drafter: str) -> Proposal:
+    """The first ``kept`` tokens of a proposal, with what came of the drafters before."""
+    discarded = before.discarded
+    if kept < len(proposal):
+        discarded += ((drafter, len(proposal) - kept),)
+        proposal = proposal.cut(kept)
+    if not proposal.token_ids:
+        return Proposal(discarded=discarded, looks=before.looks + proposal.looks)
+    proposal.drafter, proposal.discarded = drafter, discarded
+    proposal.looks = before.looks + proposal.looks
+    return proposal
+
+
+def _for(member: Drafter, request: DraftRequest) -> DraftRequest | None:
+    """The request within the member's own bounds; None: it is not asked."""
+    bound, gate = min(request.max_tokens, member.n_max), None
     uniform = request.uniform if member.gives_law else None
-    if bound == request.max_tokens and uniform is request.uniform:
+    if request.gates is not None:
+        gate = request.gates.get(member.name)
+        bound = 0 if gate is None else min(bound, gate.max_tokens)
+        if gate is not None and gate.is_look:
+            uniform = None  # what is only compared is the best guess, and draws nothing
+    if bound == 0:
+        return None
+    if gate is None and bound == request.max_tokens and uniform is request.uniform:
         return request
     return replace(
         request,
         max_tokens=bound,
         min_tokens=min(request.min_tokens, bound),
         uniform=uniform,
+        gate=gate,
     )

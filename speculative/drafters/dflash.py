@@ -101,7 +101,7 @@ class DflashDrafter(StateDrafter):
         for i in range(0 if self._shape.samples_anchor else 1, len(logits)):
             if self._shape.has_confidence:
                 # the head's figure fills the whole row
-                if hidden[i, 0] < draft.request.min_prob:
+                if not draft.is_sure(float(hidden[i, 0])):
                     return
                 token = draft.best(logits[i])
                 going = token is not None and draft.append(token)
@@ -120,7 +120,7 @@ class DflashDrafter(StateDrafter):
             scores = row[k + before * k : k + before * k + k]
             before = int(scores.argmax())
             sure = 1.0 / np.exp(scores - scores[before]).sum()
-            if sure < draft.request.min_prob or not draft.append(int(row[before])):
+            if not draft.is_sure(float(sure)) or not draft.append(int(row[before])):
                 return
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outrider.speculative.drafters.drafter import DrafterDefaults
-from outrider.speculative.proposal import DraftRequest, Proposal
+from outrider.speculative.proposal import DraftRequest, Proposal, judged
 
 
 class GrammarDrafter(DrafterDefaults):
@@ -21,4 +21,6 @@ class GrammarDrafter(DrafterDefaults):
         self.n_max = n_max
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
-        return [Proposal(tuple(r.law().forced(r.max_tokens))) for r in requests]
+        return [
+            judged(r, Proposal(tuple(r.law().forced(r.max_tokens))), self.name) for r in requests
+        ]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 
 from outrider.speculative.drafters.drafter import DrafterDefaults
-from outrider.speculative.proposal import DraftRequest, Proposal
+from outrider.speculative.proposal import DraftRequest, Proposal, judged
 
 
 class ScriptDrafter(DrafterDefaults):
@@ -19,7 +19,7 @@ class ScriptDrafter(DrafterDefaults):
         self._drafts = iter(drafts)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
-        return [Proposal(tuple(next(self._drafts, ()))) for _ in requests]
+        return [judged(r, Proposal(tuple(next(self._drafts, ()))), self.name) for r in requests]
 
 
 class OracleDrafter(DrafterDefaults):
@@ -49,7 +49,8 @@ class OracleDrafter(DrafterDefaults):
     def _propose(self, request: DraftRequest) -> Proposal:
         begin = len(request.token_ids) - self._prompt_length
         end = min(begin + request.max_tokens, len(self._answer))
-        return Proposal(tuple(self._token(i) for i in range(begin, end)))
+        tokens = tuple(self._token(i) for i in range(begin, end))
+        return judged(request, Proposal(tokens), self.name)
 
     def _token(self, index: int) -> int:
         token = self._answer[index]
@@ -69,4 +70,7 @@ class FillerDrafter(DrafterDefaults):
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         if self._cost_s:
             time.sleep(self._cost_s * max(request.max_tokens for request in requests))
-        return [Proposal((self._token_id,) * request.max_tokens) for request in requests]
+        return [
+            judged(request, Proposal((self._token_id,) * request.max_tokens), self.name)
+            for request in requests
+        ]

@@ -45,6 +45,8 @@ class _Caches:
 class _Reader:
     """Counts the n-grams of one sequence and looks its end up in all caches."""
 
+    num_matched: int | None = None
+
     def __init__(self, caches: _Caches) -> None:
         self.context = NgramCounts()
         self._caches = caches
@@ -70,7 +72,7 @@ class _Reader:
             tail = (tail + _bytes([token]))[-MAX_N * _WORD :]
         return drafted
 
-    def observe(self, num_accepted: int) -> None:
+    def observe(self, num_accepted: int, num_drafted: int) -> None:
         pass
 
     def _transitions(self, begin: int) -> Iterator[tuple[bytes, int]]:

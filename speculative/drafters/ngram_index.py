@@ -15,6 +15,7 @@ I32 = NDArray[np.int32]
 
 _FACTOR = 2654435761  # llama.cpp's: the table of ngram-map depends on it
 _MASK = 2**32 - 1
+_MAX_MATCHED = 64
 
 
 class NgramIndex:
@@ -64,6 +65,12 @@ class NgramIndex:
             if self.ngram(start) == ngram:
                 yield start
             start = self._previous[start]
+
+    def num_matched(self, begin: int) -> int:
+        """How many tokens before ``begin`` are the last ones of the text, at most 64."""
+        ids, most = self.ids, min(begin, _MAX_MATCHED)
+        differing = np.flatnonzero(ids[begin - most : begin] != ids[len(ids) - most :])
+        return most if not len(differing) else most - 1 - int(differing[-1])
 
     def _take_back(self, length: int) -> None:
         while len(self.hashes) > max(length - self.n + 1, 0):

@@ -53,7 +53,8 @@ class _Reader:
         self._begun = 0  # length of the text when the answer began
         self._checked = 0  # length of the text when it was last looked at
         self._drafted: _Value | None = None
-        self._cut_to: int | None = None
+        self._wanted = 0
+        self.num_matched: int | None = None
 
     def read(self, request: DraftRequest) -> None:
         change = self._index.follow(request)
@@ -74,13 +75,15 @@ class _Reader:
             return ()
         wanted = min(self._size, value.accepted)
         begin = start + self._match
-        self._drafted, self._cut_to = value, max_tokens if wanted > max_tokens else None
+        self._drafted, self._wanted = value, wanted
+        self.num_matched = self._index.num_matched(begin)
         found: list[int] = self._index.ids[begin : begin + min(wanted, max_tokens)].tolist()
         return found
 
-    def observe(self, num_accepted: int) -> None:
+    def observe(self, num_accepted: int, num_drafted: int) -> None:
         # a draft that was cut and held says nothing about what was cut off
-        if self._drafted is not None and num_accepted != self._cut_to:
+        is_cut = num_drafted < self._wanted
+        if self._drafted is not None and not (is_cut and num_accepted == num_drafted):
             self._drafted.accepted = num_accepted
 
     # the start of an answer

@@ -24,8 +24,8 @@ class _Reader:
         self._text = SeenText()
         self._num_added = 0  # n-grams of the text that are in the pool
         self._num_cleared = pool.num_cleared
-        self._num_drafted = 0
         self._num_low = 0
+        self.num_matched: int | None = pool.match
 
     def read(self, request: DraftRequest) -> None:
         change = self._text.follow(request)
@@ -37,7 +37,6 @@ class _Reader:
             self._add(self._num_added)
 
     def draft(self, max_tokens: int) -> Sequence[int]:
-        self._num_drafted = 0
         match = self._pool.match
         if len(self._text) <= match:
             return ()
@@ -46,11 +45,10 @@ class _Reader:
         found = self._pool.continuation(ngram, max(max_tokens, self._min_tokens))
         if len(found) < self._min_tokens:
             return ()
-        self._num_drafted = min(len(found), max_tokens)
         return found[:max_tokens]
 
-    def observe(self, num_accepted: int) -> None:
-        if num_accepted >= _LOW_ACCEPTANCE * self._num_drafted:
+    def observe(self, num_accepted: int, num_drafted: int) -> None:
+        if num_accepted >= _LOW_ACCEPTANCE * num_drafted:
             self._num_low = 0
             return
         self._num_low += 1

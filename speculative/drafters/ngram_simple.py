@@ -14,6 +14,7 @@ class _Reader:
         self._match = match
         self._size = size
         self._index = NgramIndex(match)
+        self.num_matched: int | None = None
 
     def read(self, request: DraftRequest) -> None:
         self._index.follow(request)
@@ -28,10 +29,11 @@ class _Reader:
         # llama.cpp never matches at position 0
         if begin == self._match or end - begin < self._match:
             return ()
+        self.num_matched = self._index.num_matched(begin)
         found: list[int] = self._index.ids[begin : min(end, begin + max_tokens)].tolist()
         return found
 
-    def observe(self, num_accepted: int) -> None:
+    def observe(self, num_accepted: int, num_drafted: int) -> None:
         pass
 
     def _find(self, length: int) -> int:

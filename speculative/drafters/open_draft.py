@@ -26,6 +26,8 @@ class OpenDraft:
         self._vocab_size = vocab_size
         self._law = request.law()
         self._laws: list[Distribution] = []
+        self._gate = request.gate
+        self._confidences: list[float] = []
 
     @property
     def num_drafted(self) -> int:
@@ -40,7 +42,7 @@ class OpenDraft:
         request, row = self.request, row[: self._vocab_size]
         history = self.tokens.ids
         if request.uniform is None:
-            if request.min_prob > 0 and _confidence(row) < request.min_prob:
+            if (request.min_prob > 0 or self._gate) and not self.is_sure(_confidence(row)):
                 return False
             best_token = self.best(row)
             if best_token is None:
@@ -51,7 +53,7 @@ class OpenDraft:
             if law is None:
                 return False
             # decided before the draw: dropping a drawn token would bias the law
-            if request.min_prob > 0 and law.probs.max() < request.min_prob:
+            if not self.is_sure(float(law.probs.max())):
                 return False
             token = law.draw(request.uniform())
             self._laws.append(law)
@@ -61,16 +63,31 @@ class OpenDraft:
         """The token a deterministic draft takes, whatever its probability; None: no token."""
         return self._law.argmax(row[: self._vocab_size], self.tokens.ids)
 
+    def is_sure(self, confidence: float) -> bool:
+        """False if a token that the drafter gives this probability is not to be drafted.
+
+        To be asked once for each token, before it is added.
+        """
+        if confidence < self.request.min_prob:
+            return False
+        if self._gate is not None and not self._gate.admits(confidence):
+            return False
+        self._confidences.append(confidence)
+        return True
+
     def append(self, token: int) -> bool:
         """Add a token; False when the draft is complete."""
         self.tokens.extend([token])
         self._law.push(token)
+        if self._gate is not None and not self._gate.goes_on:
+            return False
         return self.num_drafted < self.max_tokens
 
     def proposal(self, catch_up_s: float = 0.0) -> Proposal:
         token_ids = tuple(self.tokens.ids[len(self.request.token_ids) :].tolist())
         laws = None if self.request.uniform is None else tuple(self._laws)
-        return Proposal(token_ids, laws, catch_up_s=catch_up_s)
+        sure = np.array(self._confidences) if len(self._confidences) == len(token_ids) else None
+        return Proposal(token_ids, laws, catch_up_s=catch_up_s, confidences=sure)
 
 
 def _confidence(row: F32) -> float:

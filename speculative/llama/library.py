@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from outrider.speculative.errors import EngineError
@@ -210,6 +211,16 @@ def _route_log(llama_cpp: Any) -> None:
 def last_error() -> str:
     """Return the last native error line, for a message."""
     return _last_error
+
+
+def identity() -> tuple[str, ...]:
+    """What tells one build of llama.cpp from another: version, sizes and times of its files."""
+    files = Path(library().__file__).parent.glob("lib/*")
+    about = [(path.name, path.stat()) for path in sorted(files)]
+    return (
+        metadata.version("llama-cpp-python"),
+        *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in about),
+    )
 
 
 def system_info() -> str:

@@ -201,8 +201,12 @@ class NativeContext:
         self._lib.llama_synchronize(self._handle)
 
     def logits(self, num_rows: int) -> F32:
-        """A view [num_rows, vocab] of the last decode's rows, in batch order; synchronises."""
-        return self._view(self._lib.llama_get_logits(self._handle), num_rows, self.vocab_size)
+        """A view [num_rows, vocab] of the last decode's rows, in batch order; synchronises.
+
+        Not to be changed; but numpy's argmax would copy what cannot be.
+        """
+        pointer = self._lib.llama_get_logits(self._handle)
+        return self._view(pointer, num_rows, self.vocab_size, writeable=True)
 
     def embeddings(self, num_rows: int) -> F32:
         """A view [num_rows, width] of the last decode's embeddings; synchronises."""
@@ -214,7 +218,7 @@ class NativeContext:
         row: F32 = self._view(pointer, 1, self.vocab_size)[0]
         return row
 
-    def _view(self, pointer: Any, rows: int, width: int) -> F32:
+    def _view(self, pointer: Any, rows: int, width: int, *, writeable: bool = False) -> F32:
         if not pointer:
             raise EngineError("llama.cpp returned no outputs for this decode")
         address = ctypes.addressof(pointer.contents)
@@ -223,7 +227,7 @@ class NativeContext:
         if view is None:
             memory = (ctypes.c_char * (rows * width * 4)).from_address(address)
             view = np.frombuffer(memoryview(memory), np.float32).reshape(rows, width)
-            view.flags.writeable = False
+            view.flags.writeable = writeable
             self._views[address, rows, width] = view
         return view
 

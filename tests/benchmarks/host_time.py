@@ -1,9 +1,10 @@
 """Host time of a step outside llama.cpp's decode and synchronisation.
 
-    python tests/benchmarks/host_time.py MODEL.gguf [--steps 500] [--accept]
+    python tests/benchmarks/host_time.py MODEL.gguf [--steps 500] [--accept | --plain] [--temp 0.8]
 
 A ``script`` drafter proposes three tokens a step, greedy verification; with ``--accept`` an
-``oracle`` drafter proposes the target's own tokens instead, so that all four rows are read.
+``oracle`` drafter proposes the target's own tokens instead, so that all four rows are read; with
+``--plain`` there is no drafter. Above temperature 0 it is the default sampler chain, with a seed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from outrider.speculative.settings import (
 P = ParamSpec("P")
 R = TypeVar("R")
 LENGTH = 3
+PROMPT = "Once upon a time"
 native_s = 0.0
 
 
@@ -38,31 +40,40 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("model", type=Path)
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--accept", action="store_true")
+    parser.add_argument("--temp", type=float, default=0.0)
+    drafts = parser.add_mutually_exclusive_group()
+    drafts.add_argument("--accept", action="store_true")
+    drafts.add_argument("--plain", action="store_true")
     arguments = parser.parse_args()
     for name in ("decode", "logits"):
         setattr(NativeContext, name, timed(getattr(NativeContext, name)))
     target = ModelSettings(arguments.model, ctx_size=4096)
     num_tokens = arguments.steps * (LENGTH + 1) + 2 if arguments.accept else arguments.steps + 2
-    greedy = GenerationSettings(SamplingSettings(temp=0), predict=min(num_tokens, 4000))
-    with Engine.load(EngineSettings(target)) as engine:
-        prompt = engine.encode("Once upon a time")
-        *_, last = engine.session().generate(prompt, greedy)
-        assert isinstance(last, FinishEvent)
-        answer = last.result.token_ids
-    drafter = (
-        DrafterSettings("oracle", options={"answer": answer, "prompt_length": len(prompt)})
-        if arguments.accept
-        else DrafterSettings("script", options={"drafts": [[1, 2, 3]] * num_tokens})
-    )
+    sampling = SamplingSettings(temp=arguments.temp)
+    settings = GenerationSettings(sampling, predict=min(num_tokens, 4000), seed=1)
+    drafters = [DrafterSettings("script", options={"drafts": [[1, 2, 3]] * num_tokens})]
+    if arguments.accept:
+        drafters = [oracle(target, settings)]
+    if arguments.plain:
+        drafters = []
     speculation = SpeculationSettings(adaptive=False, n_max=LENGTH)
-    with Engine.load(EngineSettings(target, (drafter,), speculation)) as engine:
-        host_ms = sorted(measure(engine, prompt, greedy))
-        tenths = quantiles(host_ms, n=10)
-        print(
-            f"{arguments.model.name}: {len(host_ms)} steps, host time median"
-            f" {median(host_ms):.3f} ms, 90 % below {tenths[-1]:.3f} ms"
-        )
+    with Engine.load(EngineSettings(target, tuple(drafters), speculation)) as engine:
+        host_ms = measure(engine, engine.encode(PROMPT), settings)
+    tenths = quantiles(host_ms, n=10)
+    print(
+        f"{arguments.model.name}: {len(host_ms)} steps, host time median"
+        f" {median(host_ms):.3f} ms, 90 % below {tenths[-1]:.3f} ms"
+    )
+
+
+def oracle(target: ModelSettings, settings: GenerationSettings) -> DrafterSettings:
+    """A drafter that knows what plain decoding answers."""
+    with Engine.load(EngineSettings(target)) as engine:
+        prompt = engine.encode(PROMPT)
+        *_, last = engine.session().generate(prompt, settings)
+    assert isinstance(last, FinishEvent)
+    answer = last.result.token_ids
+    return DrafterSettings("oracle", options={"answer": answer, "prompt_length": len(prompt)})
 
 
 def measure(engine: Engine, prompt: list[int], settings: GenerationSettings) -> list[float]:

@@ -16,7 +16,7 @@ from outrider.cli.panel import (
     type_ahead_row,
 )
 from outrider.speculative.settings import SpeculationSettings
-from outrider.speculative.statistics import Pause, SpeculationStats, StepRecord, Timings
+from outrider.speculative.statistics import Decision, Pause, SpeculationStats, StepRecord, Timings
 
 DRAFTING = PanelView(
     now=26.1,
@@ -197,6 +197,7 @@ class Session:
         self.stats = SpeculationStats()
         self.timings = Timings()
         self.draft_length: int | None = None
+        self.decisions: tuple[Decision, ...] = ()
         self.context_used = 0
 
 
@@ -255,6 +256,16 @@ def test_the_words_of_a_pause_stay_for_a_second() -> None:
     view = measured.meter.view()
     assert view.state == "ngram-simple, then draft-simple   length 5 of 8, adaptive"
     assert view.short_state is None
+
+
+def test_what_is_decided_for_each_drafter_is_said() -> None:
+    measured = Measured()
+    measured.session.decisions = (
+        Decision("ngram-simple", 12),
+        Decision("draft-simple", 0, Pause("does not pay", 0.71, 0.38)),
+    )
+    state = measured.meter.view().state
+    assert state == "ngram-simple 12, draft-simple needs 0.71, has 0.38   adaptive"
 
 
 def test_the_sparkline_gets_one_cell_each_half_second() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from outrider.cli.result_json import result_json
 from outrider.speculative.events import GenerationResult
-from outrider.speculative.statistics import Pause, SpeculationStats, StepRecord, Timings
+from outrider.speculative.statistics import Decision, Pause, SpeculationStats, StepRecord, Timings
 
 # the object of the design, types by example
 SHAPE = json.loads("""
@@ -21,7 +21,7 @@ SHAPE = json.loads("""
    "synthetic": false, "steps": 0, "drafts": 0, "drafted": 0, "accepted": 0, "own": 0,
    "discarded": 0, "acceptance_rate": null, "mean_accepted_length": null,
    "accepted_per_position": [], "accepted_histogram": [], "paused": null, "draft_s": 0,
-   "verify_s": 0, "per_drafter": {}},
+   "verify_s": 0, "per_drafter": {}, "decisions": []},
  "logprobs": null, "seed": 0, "profile": "...", "model": "..."}
 """)
 
@@ -74,7 +74,8 @@ def test_counts_of_two_drafts() -> None:
     stats.observe(StepRecord(own=1))
     stats.discard("draft-simple", 2)
     stats.paused = Pause("too slow", needed=0.7, measured=0.4)
-    made = described(result(stats, Timings(load_s=0.5)), n_max=3)
+    decisions = (Decision("ngram-simple", 12), Decision("draft-simple", 0, stats.paused))
+    made = described(result(stats, Timings(load_s=0.5), decisions=decisions), n_max=3)
     json.dumps(made, allow_nan=False)
     speculation = made["speculation"]
     assert speculation["verification"] == {"greedy": 1, "match": 1, "rejection": 0, "synthetic": 0}
@@ -85,6 +86,10 @@ def test_counts_of_two_drafts() -> None:
     assert speculation["accepted_histogram"] == [0, 2]
     assert (speculation["discarded"], speculation["n_max"]) == (2, 3)
     assert speculation["paused"] == {"reason": "too slow", "needed": 0.7, "measured": 0.4}
+    assert speculation["decisions"] == [
+        {"drafter": "ngram-simple", "length": 12, "needed": None, "measured": None},
+        {"drafter": "draft-simple", "length": 0, "needed": 0.7, "measured": 0.4},
+    ]
     assert speculation["per_drafter"]["draft-simple"] == {
         "drafts": 1,
         "drafted": 3,

@@ -2,96 +2,69 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tools.properties import PROPERTY
 
-from outrider.speculative.draft_length import (
-    AcceptanceModel,
-    AdaptiveLength,
-    ChainLength,
-    FixedLength,
-)
-from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.acceptance import AcceptanceModel
+from outrider.speculative.draft_length import AdaptiveLength, FixedLength, StepLoad
+from outrider.speculative.proposal import DraftLaw, DraftRequest, Proposal, judged
+from outrider.speculative.step_costs import StatedCosts, StepCosts
+
+NO_DRAFT = Proposal()
 
 
-def _costs(step_s: Sequence[float]) -> StepCosts:
-    """Entry k: seconds of a step with k draft tokens."""
-    costs = StepCosts()
-    for k, seconds in enumerate(step_s):
-        costs.observe_verify(k + 1, seconds)
-    return costs
+def _costs(step_s: Sequence[float], draft_costs: Mapping[str, float] | None = None) -> StepCosts:
+    """Entry k: plain steps that one with k draft tokens takes; costs of a draft token."""
+    curve = {k + 1: seconds for k, seconds in enumerate(step_s)}
+    return StatedCosts(curve, {"model": 0.2, "text": 0.0} | dict(draft_costs or {}))
 
 
-def _speeds(step_s: Sequence[float], chances: Sequence[float]) -> list[float]:
-    """Expected tokens a second of each draft length."""
-    speeds = []
-    for k, seconds in enumerate(step_s):
-        standing = [math.prod(chances[:i]) for i in range(1, k + 1)]
-        speeds.append((1 + sum(standing)) / seconds)
-    return speeds
+def _draft(drafter: str, num_tokens: int) -> Proposal:
+    return Proposal((7,) * num_tokens, drafter=drafter)
+
+
+def _request(length: AdaptiveLength, drafter: str, limit: int = 99) -> DraftRequest | None:
+    """What a drafter is asked for in the next step; None: nothing."""
+    length.bound(limit)
+    assert length.gates is not None
+    gate = length.gates.get(drafter)
+    if gate is None:
+        return None
+    return DraftRequest(0, np.zeros(1, np.int32), gate.max_tokens, _no_law, gate=gate)
+
+
+def _no_law() -> DraftLaw:
+    raise AssertionError("nobody asks for it here")
+
+
+def _step(length: AdaptiveLength, drafter: str, stands: Sequence[int], limit: int = 99) -> int:
+    """One step in which the target says ``stands``; the number of draft tokens in it."""
+    request = _request(length, drafter, limit)
+    proposal = NO_DRAFT
+    if request is not None:
+        proposal = judged(request, _draft(drafter, request.max_tokens), drafter)
+    accepted = len(list(itertools.takewhile(lambda token: token == 7, stands)))
+    accepted = min(accepted, len(proposal))
+    length.observe(proposal, accepted, stands[: accepted + 1])
+    return len(proposal)
 
 
 @pytest.mark.parametrize(("limit", "length"), [(9, 4), (4, 4), (3, 3), (0, 0)])
 def test_a_fixed_length_is_cut_by_the_limit_alone(limit: int, length: int) -> None:
     fixed = FixedLength(4)
     for _ in range(3):
-        assert fixed.next_length(limit) == length
-        fixed.observe(length, 0, 1)
+        assert fixed.bound(limit) == fixed.length == length
+        fixed.observe(_draft("model", length), 0, [1])
     assert fixed.paused is None
-
-
-# chances
-
-
-def test_a_chance_is_assumed_before_anything_is_known() -> None:
-    assert AcceptanceModel(3).chances() == pytest.approx([0.7] * 3)
-
-
-def test_chances_worked_by_hand() -> None:
-    """One of three stands: position 1 tested and stood, 2 tested and fell, 3 never tested."""
-    model = AcceptanceModel(3)
-    model.observe(3, 1)
-    # over all positions: (1 + 2 * 0.7) / (2 + 2); two of these weigh in at each position
-    overall = 2.4 / 4
-    assert model.chances() == pytest.approx([(1 + 2 * overall) / 3, (0 + 2 * overall) / 3, overall])
-    model.observe(2, 2)
-    overall = (0.97 * 1 + 2 + 1.4) / (0.97 * 2 + 2 + 2)
-    assert model.chances() == pytest.approx(
-        [(1.97 + 2 * overall) / 3.97, (1 + 2 * overall) / 3.97, overall]
-    )
-
-
-@PROPERTY
-@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), max_size=30))
-def test_only_verified_positions_are_learnt_from(drafts: list[tuple[int, int]]) -> None:
-    """The tokens behind a rejection were never looked at: a longer draft teaches no more."""
-    short, long = AcceptanceModel(8), AcceptanceModel(8)
-    for drafted, accepted in drafts:
-        accepted = min(drafted, accepted)
-        short.observe(drafted, accepted)
-        long.observe(drafted if accepted == drafted else 8, accepted)
-    assert short.chances().tolist() == long.chances().tolist()
-
-
-def test_chances_follow_what_happens() -> None:
-    model = AcceptanceModel(2)
-    for _ in range(300):
-        model.observe(2, 1)
-    assert model.chances() == pytest.approx([1, 0], abs=0.08)
-    for _ in range(300):
-        model.observe(2, 0)
-    assert model.chances()[0] == pytest.approx(0, abs=0.08)
-
-
-def test_drafts_longer_than_the_model_of_them_are_no_mistake() -> None:
-    model = AcceptanceModel(2)
-    model.observe(6, 5)
-    assert model.chances()[1] > 0.7
+    assert fixed.gates is None
 
 
 # the best length
@@ -101,173 +74,253 @@ def test_drafts_longer_than_the_model_of_them_are_no_mistake() -> None:
 @given(
     st.lists(st.floats(0.001, 0.6), min_size=1, max_size=8),
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=20),
+    st.sampled_from([0.1, 0.2]),
+    st.integers(0, 3),
 )
-def test_the_length_is_the_fastest(extra_s: list[float], drafts: list[tuple[int, int]]) -> None:
-    """Steps that cost ``extra_s`` more with each draft token; 0 where nothing pays."""
+def test_the_length_is_the_fastest(
+    extra_s: list[float], drafts: list[tuple[int, int]], token_s: float, others: int
+) -> None:
+    """Steps that cost ``extra_s`` more with each row; 0 where nothing pays."""
     n_max = len(extra_s)
-    step_s = [1 + sum(extra_s[:k]) for k in range(n_max + 1)]
-    length, model = AdaptiveLength(_costs(step_s), n_max), AcceptanceModel(n_max)
+    rows_s = [1 + sum(extra_s[:k]) for k in range(n_max)]
+    rows_s += [rows_s[-1] + 0.5 * k for k in range(1, 5)]
+    costs = StepCosts({1: 1.0, 100: 100.0})
+    costs.calibrate({k + 1: seconds for k, seconds in enumerate(rows_s)})
+    costs.observe_draft(1, token_s, "model")
+    length, model = AdaptiveLength(costs, {"model": n_max}), AcceptanceModel(n_max)
     for drafted, accepted in drafts:
+        drafted = min(drafted, n_max)
         accepted = min(drafted, accepted)
-        length.observe(drafted, accepted, accepted + 1)
+        length.observe(_draft("model", drafted), accepted, [7] * accepted + [1])
         model.observe(drafted, accepted)
-    length.observe(1, 0, 1)  # no probe is due
+    length.observe(_draft("model", 1), 0, [1])  # no look is due
     model.observe(1, 0)
-    speeds = _speeds(step_s, model.chances().tolist())
-    chosen = length.next_length(n_max)
-    assert speeds[chosen] == pytest.approx(max(speeds), rel=1e-12)
-    assert (length.paused is None) == (chosen > 0)
-    if length.paused is not None:
+    chances = model.chances().tolist()
+    step_s = [rows_s[others + k] + token_s * k for k in range(n_max + 1)]
+    tokens = [
+        1 + others + sum(math.prod(chances[:i]) for i in range(1, k + 1)) for k in range(n_max + 1)
+    ]
+    speeds = [count / seconds for count, seconds in zip(tokens, step_s, strict=True)]
+    length._num_drafts = 0  # no plain step is due
+    bound = length.bound(n_max, StepLoad(other_rows=others))
+    chosen = length.length
+    assert speeds[chosen] == pytest.approx(max(speeds), rel=1e-9)
+    assert bound == chosen
+    if not chosen:
         # what is said of a pause: the length that comes nearest
         nearest = 1 + speeds[1:].index(max(speeds[1:]))
-        assert length.paused.needed == pytest.approx((step_s[nearest] - 1) / nearest)
-        expected = speeds[nearest] * step_s[nearest] - 1
-        assert length.paused.measured == pytest.approx(expected / nearest)
+        length.observe(NO_DRAFT, 0, [1])
+        assert length.paused is not None
+        needed = (step_s[nearest] * speeds[0] - 1 - others) / nearest
+        assert length.paused.needed == pytest.approx(needed)
+        assert length.paused.measured == pytest.approx((tokens[nearest] - 1 - others) / nearest)
 
 
 def test_cheap_drafts_are_long_and_dear_ones_are_not_made() -> None:
     """At a chance of 0.7 a token that costs 0.1 pays up to the fourth, one that costs 0.8 never."""
-    assert AdaptiveLength(_costs([1, 1.01, 1.02, 1.03]), 3).next_length(3) == 3
-    # 2.533 / 1.3 = 1.948, 2.773 / 1.4 = 1.981, 2.941 / 1.5 = 1.961 tokens a second
-    assert AdaptiveLength(_costs([1, 1.1, 1.2, 1.3, 1.4, 1.5]), 5).next_length(5) == 4
+    free = {"model": 0.03}
+    cheap = AdaptiveLength(_costs([1, 1.01, 1.02, 1.03], free), {"model": 3})
+    assert cheap.bound(3) == 3
+    # with 0.03 for drafting: 2.533 / 1.3 = 1.948, 2.773 / 1.4 = 1.981, 2.941 / 1.5 = 1.961
+    costs = _costs([1, 1.07, 1.14, 1.21, 1.28, 1.35], free)
+    assert AdaptiveLength(costs, {"model": 5}).bound(5) == 4
 
-    dear = AdaptiveLength(_costs([1.0, 1.8, 2.6]), 2)
-    dear.observe(1, 0, 1)
-    assert dear.next_length(2) == 0
-    assert dear.paused is not None
+    dear = AdaptiveLength(_costs([1.0, 1.6, 2.2]), {"model": 2})
+    dear.observe(_draft("model", 1), 0, [1])
+    assert dear.bound(2) == 0
+    assert dear.paused is None  # a draft was just made
+    dear.observe(NO_DRAFT, 0, [1])
     # at length 1: step cost 1.8, so an acceptance of 0.8 is needed; one miss and the prior,
     # which counts as two drafts of 0.7, make (0 + 1.4) / (1 + 2) over all positions, and
     # (0 + 2 * 0.467) / (1 + 2) at the first
+    assert dear.paused is not None
     assert dear.paused.needed == pytest.approx(0.8)
     assert dear.paused.measured == pytest.approx(2 * 1.4 / 3 / 3)
 
 
-def test_an_answer_begins_with_a_look() -> None:
-    """Short, even where it would not pay by what is assumed; until something was drafted."""
-    length = AdaptiveLength(_costs([1.0, 1.8, 2.6, 3.4]), 3)
-    for _ in range(3):
-        assert length.next_length(3) == 2
-        assert length.paused is None
-        length.observe(0, 0, 1)  # the drafter had nothing to propose
-    length.observe(2, 0, 1)
-    assert length.next_length(3) == 0
-    assert length.paused is not None
-
-
-def test_drafting_counts_as_well_as_verifying() -> None:
-    costs = _costs([1.0, 1.01, 1.02])
-    costs.observe_draft(1, 0.9)
-    length = AdaptiveLength(costs, 2)
-    length.observe(2, 1, 2)
-    assert length.next_length(2) == 0
-
-
 @pytest.mark.parametrize("limit", [0, 1, 2, 8])
 def test_no_limit_is_exceeded(limit: int) -> None:
-    length = AdaptiveLength(_costs([1] * 9), 4)
-    assert length.next_length(limit) == min(limit, 4)
-    assert AdaptiveLength(StepCosts(), 4).next_length(limit) == min(limit, 4)
+    length = AdaptiveLength(_costs([1] * 9, {"model": 0.03}), {"model": 4})
+    assert length.bound(limit) == min(limit, 4)
+    assert AdaptiveLength(StepCosts(), {"model": 4}).bound(limit) == min(limit, 4)
 
 
-# the way back from 0
+def test_the_other_slots_decide_with_it() -> None:
+    """A knee after four rows: alone three draft tokens fit before it, beside three others none."""
+    costs = StepCosts()
+    costs.calibrate({1: 1.0, 2: 1.02, 3: 1.04, 4: 1.06, 5: 2.0, 6: 2.2, 7: 2.4, 8: 2.6})
+    costs.observe_draft(1, 0.03, "model")
+    length = AdaptiveLength(costs, {"model": 3})
+    assert length.bound(3) == 3
+    assert length.bound(3, StepLoad(other_rows=3)) in (0, 2)
+    assert length.length == 0
 
 
-def _dear() -> AdaptiveLength:
-    """A draft of one pays from an acceptance of 0.92 on; the first look has been."""
-    length = AdaptiveLength(_costs([1.0, 1.92, 2.84, 3.76]), 3)
-    length.observe(2, 1, 2)
-    return length
+def test_a_longer_context_makes_rows_dearer() -> None:
+    costs = StepCosts({1: 1.0, 100: 6.0}, cell_cost=0.001)
+    costs.calibrate({1: 1.0})
+    costs.observe_draft(1, 0.1, "model")
+    length = AdaptiveLength(costs, {"model": 4})
+    assert length.bound(4) > 1
+    # at 2,000 cells a row costs 2 more, the second as much as the first, and a draft on top
+    length.bound(4, StepLoad(num_cells=2_000))
+    assert length.length == 0
 
 
-def _plain_steps(length: AdaptiveLength, count: int) -> list[int]:
-    lengths = []
-    for _ in range(count):
-        lengths.append(length.next_length(3))
-        if not lengths[-1]:
-            length.observe(0, 0, 1)
-    return lengths
+# drafts that cost nothing are judged one by one
 
 
-def test_a_pause_is_probed_every_32_tokens() -> None:
-    length = _dear()
-    assert _plain_steps(length, 32) == [0] * 32
-    assert length.next_length(3) == 2
-    # a probe is no end of the pause
+def test_a_text_drafter_is_always_asked_and_its_draft_judged() -> None:
+    """Rows at 0.3: confidence 0.9 pays, 0.2 does not."""
+    length = AdaptiveLength(_costs([1 + 0.3 * k for k in range(9)]), {"text": 8})
+    request = _request(length, "text")
+    assert request is not None
+    assert request.max_tokens == 8
+    sure = Proposal((7,) * 8, confidences=np.full(8, 0.9))
+    # 1.9/1.3, 2.71/1.6, 3.44/1.9, ... the eighth: 6.13/3.4: 1.46 1.69 1.81 1.86 1.88 1.86
+    assert len(judged(request, sure, "text")) == 5
+    unsure = Proposal((7,) * 8, confidences=np.full(8, 0.2))
+    judgement = judged(request, unsure, "text")
+    assert len(judgement) == 0
+    assert [look.token_ids for look in judgement.looks] == [(7,) * 8]
+    length.observe(judgement, 0, [1])
     assert length.paused is not None
-    length.observe(2, 1, 2)
-    assert _plain_steps(length, 32) == [0] * 32
-    assert length.next_length(3) == 2
+    # the first token comes nearest: 1.3 steps, 0.2 tokens
+    assert length.paused.needed == pytest.approx(0.3)
+    assert length.paused.measured == pytest.approx(0.2)
+    assert length.length == 0
 
 
-def test_a_probe_keeps_to_the_limit() -> None:
-    length = _dear()
-    _plain_steps(length, 32)
-    assert length.next_length(1) == 1
-    assert length.next_length(0) == 0
+def test_a_drafter_must_be_faster_than_the_one_after_it() -> None:
+    """The model drafter makes 1.7 tokens in 1.23 plain steps: a sure but short text loses."""
+    costs = _costs([1, 1.03, 2, 3], {"model": 0.2})
+    length = AdaptiveLength(costs, {"text": 3, "model": 1})
+    request = _request(length, "text")
+    assert request is not None
+    # 1.3 tokens in 1.03 steps are more than plain decoding gives, but less than the other
+    poor = Proposal((7,), confidences=np.array([0.3]))
+    assert len(judged(request, poor, "text")) == 0
+    good = Proposal((7,), confidences=np.array([0.9]))
+    assert len(judged(request, good, "text")) == 1
 
 
-def test_a_probe_that_stands_whole_is_followed_by_another() -> None:
-    length = _dear()
-    _plain_steps(length, 32)
-    num_probes = 0
-    while length.paused is not None:
-        assert length.next_length(3) > 0
-        length.observe(2, 2, 3)
-        num_probes += 1
-        assert num_probes < 20
-        length.next_length(3)
-    # the text has become predictable: drafts pay again
-    assert num_probes > 1
-    assert length.next_length(3) > 0
+def test_a_poor_drafter_does_not_stand_before_a_good_one() -> None:
+    length = AdaptiveLength(_costs([1, 1.1, 1.2, 1.3]), {"wrong": 3, "model": 3})
+    for _ in range(12):
+        length.bound(3)
+        length.observe(_draft("wrong", 2), 0, [1])
+        length.bound(3)
+        length.observe(_draft("model", 2), 2, [7, 7, 1])
+    length.observe(NO_DRAFT, 0, [1])
+    length.bound(3)
+    assert length.gates is not None
+    assert not length.gates["model"].is_look
+    assert length.gates["wrong"].num_worth(3) == 0
 
 
-def test_where_not_even_perfect_drafts_pay_a_probe_is_not_followed_up() -> None:
-    length = AdaptiveLength(_costs([1.0, 2.1, 3.2]), 2)
-    length.observe(2, 1, 2)
-    _plain_steps(length, 32)
-    assert length.next_length(3) == 2
-    length.observe(2, 2, 3)
-    assert length.next_length(3) == 0
+# looks: the way back from 0
 
 
-# chains
+def test_a_losing_drafter_is_at_0_within_20_steps() -> None:
+    for drafter in ("model", "text"):
+        length = AdaptiveLength(_costs([1.0, 1.5, 2.0, 2.5]), {drafter: 3})
+        drafted = [_step(length, drafter, [1]) for _ in range(60)]
+        assert not any(drafted[5:]), drafter
+        assert length.length == 0
+        assert length.paused is not None
+
+
+def test_what_does_not_pay_costs_no_row_and_is_learnt_from() -> None:
+    """Bad for 60 tokens, then right: drafts are made again within a few tokens."""
+    length = AdaptiveLength(_costs([1.0, 1.7, 2.1, 2.5, 3.2]), {"text": 4})
+    bad = [_step(length, "text", [1]) for _ in range(60)]
+    assert sum(bad) <= 8
+    good = 0
+    while not _step(length, "text", [7] * 5):
+        good += 1
+    assert good <= 64
+
+
+def test_a_model_drafter_is_looked_at_as_often_as_a_hundredth_of_the_time_allows() -> None:
+    """A look of two tokens at 0.2 costs 0.4 plain steps: one in forty tokens."""
+    length = AdaptiveLength(_costs([1.0, 2.0, 3.0]), {"model": 2})
+    looks = []
+    for step in range(200):
+        request = _request(length, "model")
+        proposal = NO_DRAFT
+        if request is not None:
+            assert request.gate is not None
+            if request.gate.is_look:
+                looks.append(step)
+            proposal = judged(request, _draft("model", request.max_tokens), "model")
+        length.observe(proposal, 0, [1])
+    assert {b - a for a, b in itertools.pairwise(looks)} <= {40, 41}
+    assert len(looks) >= 4
+
+
+def test_looks_bring_a_model_drafter_back() -> None:
+    length = AdaptiveLength(_costs([1.0, 1.3, 1.6, 1.9]), {"model": 3})
+    for _ in range(40):
+        _step(length, "model", [1])
+    assert length.length == 0
+    tokens = 0
+    while not _step(length, "model", [7] * 4):
+        tokens += 1
+        assert tokens < 500
+    assert tokens > 0
+
+
+def test_a_look_goes_on_over_several_steps() -> None:
+    """Four tokens are compared with what four plain steps say; the third is wrong."""
+    acceptance = AcceptanceModel(4)
+    costs = _costs([1.0, 9.0, 9.1, 9.2, 9.3])
+    length = AdaptiveLength(costs, {"text": 4}, {"text": acceptance})
+    request = _request(length, "text")
+    assert request is not None
+    proposal = judged(request, Proposal((7, 8, 9, 10), drafter="text"), "text")
+    assert not proposal.token_ids
+    length.observe(proposal, 0, [7])
+    length.observe(NO_DRAFT, 0, [8])
+    assert acceptance._tested.tolist() == [1, 1, 0, 0]
+    length.observe(NO_DRAFT, 0, [1])
+    length.observe(NO_DRAFT, 0, [10])
+    assert acceptance._tested.tolist() == [1, 1, 1, 0]
+    assert acceptance._stood.tolist() == [1, 1, 0, 0]
+
+
+def test_what_was_learnt_is_shared_by_the_answers() -> None:
+    acceptance = {"text": AcceptanceModel(3)}
+    first = AdaptiveLength(_costs([1.0, 1.5, 2.0, 2.5]), {"text": 3}, acceptance)
+    for _ in range(30):
+        _step(first, "text", [1])
+    second = AdaptiveLength(_costs([1.0, 1.5, 2.0, 2.5]), {"text": 3}, acceptance)
+    assert _step(second, "text", [1]) == 0
+
+
+# plain steps
 
 
 def test_drafts_that_only_seem_to_pay_end_soon() -> None:
     """Measured beside other work a plain step took as long as one of four rows; it does not."""
-    costs = _costs([0.2, 0.2, 0.2, 0.2])
-    length = ChainLength(costs, {"poor": 3})
+    costs = StepCosts()
+    costs.calibrate({1: 0.02, 2: 0.02, 3: 0.02, 4: 0.02})
+    costs.observe_draft(1, 0.0005, "model")
+    length = AdaptiveLength(costs, {"model": 3})
     real_s = [0.008, 0.016, 0.020, 0.024]
-    drafted = 0
-    for _ in range(60):
-        count = length.next_length(3)
-        drafted += count > 0
-        costs.observe_verify(count + 1, real_s[count])
-        length.observe(count, 0, 1, "poor" if count else "")
-    assert drafted <= 20
-    assert length.paused is not None
+    coins, drafted = random.Random(2), []
+    for _ in range(400):
+        count = length.bound(3)
+        gate = (length.gates or {}).get("model")
+        proposal = NO_DRAFT if gate is None or gate.is_look else _draft("model", count)
+        stood = len(list(itertools.takewhile(lambda _: coins.random() < 0.4, proposal.token_ids)))
+        drafted.append(len(proposal) > 0)
+        costs.observe_verify(len(proposal) + 1, real_s[len(proposal)])
+        length.observe(proposal, stood, [7] * stood + [1])
+    assert sum(drafted[200:]) <= 20
 
 
 def test_drafts_that_pay_are_interrupted_seldom() -> None:
-    length = ChainLength(_costs([1.0, 1.01, 1.02, 1.03]), {"good": 3})
-    plain = []
-    for step in range(200):
-        count = length.next_length(3)
-        if not count:
-            plain.append(step)
-        length.observe(count, count, count + 1, "good" if count else "")
+    length = AdaptiveLength(_costs([1.0, 1.01, 1.02, 1.03], {"model": 0.03}), {"model": 3})
+    plain = [step for step in range(200) if not _step(length, "model", [7, 7, 7, 7])]
     # after 8 steps with drafts, then 16, then every 32
     assert plain == [8, 25, 58, 91, 124, 157, 190]
-
-
-def test_each_drafter_of_a_chain_has_its_own_length() -> None:
-    length = ChainLength(_costs([1.0, 1.8, 2.6, 3.4]), {"right": 3, "wrong": 3})
-    for _ in range(12):
-        length.next_length(3)
-        length.observe(2, 2, 3, "right")
-        length.next_length(3)
-        length.observe(2, 0, 1, "wrong")
-    length.observe(0, 0, 1)  # no plain step is due
-    assert length.next_length(3) > 0
-    assert length.by_drafter["right"] > 0
-    assert length.by_drafter["wrong"] == 0

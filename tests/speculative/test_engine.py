@@ -14,7 +14,6 @@ from tools.ties import check_same
 from tools.toy_session import check_counts, result_of
 from tools.witness import Witness, engine_settings, fresh_runner, model_settings
 
-from outrider.speculative.draft_length import FixedLength
 from outrider.speculative.engine import Engine
 from outrider.speculative.errors import InputError
 from outrider.speculative.events import FinishEvent, GenerationResult, StepEvent
@@ -223,7 +222,7 @@ def test_each_drafter_of_a_chain_keeps_its_length(
 def test_a_seeded_run_of_ratio_tests_drafts_by_count(
     target: Path, simple: DrafterSettings, texts: dict[str, str]
 ) -> None:
-    """Adaptive lengths are timed: with a seed and coins to throw the length is fixed."""
+    """What the machine does and what was answered before has no part in the text."""
     settings = engine_settings(
         target, [simple], adaptive=True, sampling="probabilistic", verify="rejection"
     )
@@ -231,16 +230,19 @@ def test_a_seeded_run_of_ratio_tests_drafts_by_count(
     for _ in range(2):
         with Engine.load(settings) as engine:
             prompt = engine.encode(texts["story-owl"])
-            results.append(result_of(engine.session().generate(prompt, SEEDED)))
-            assert isinstance(engine._plan(SEEDED), FixedLength)
-            assert not isinstance(engine._plan(replace(SEEDED, seed=None)), FixedLength)
-    first, second = results
+            session = engine.session()
+            for slowed in ({1: 1.0, 8: 1.1}, {1: 1.0, 8: 30.0}):
+                engine._running.costs.calibrate(slowed)
+                session.reset()
+                results.append(result_of(session.generate(prompt, SEEDED)))
+                result_of(session.generate(prompt, replace(SEEDED, seed=None)))
+    first, *others = results
+    second = others[-1]
+    assert all(one.token_ids == first.token_ids for one in others)
     assert first.token_ids == second.token_ids
     assert first.stats.accepted_histogram == second.stats.accepted_histogram
     assert first.stats.verification["rejection"] == first.stats.drafts > 0
-    # the default of a model drafter; every draft has it but those near the limit
-    assert first.stats.drafts_per_position[2] >= first.stats.drafts - 3
-    assert len(first.stats.drafts_per_position) == 3
+    assert first.stats.drafted > first.stats.drafts
 
 
 def test_the_seed_that_was_used_is_told(target: Path, texts: dict[str, str]) -> None:

@@ -64,3 +64,12 @@ def test_common_prefix(a: list[int], b: list[int]) -> None:
     while expected < min(len(a), len(b)) and a[expected] == b[expected]:
         expected += 1
     assert common_prefix_length(np.array(a, np.int32), np.array(b, np.int32)) == expected
+
+
+def test_tokens_one_by_one() -> None:
+    sequence = TokenSequence(range(5))
+    revision = sequence.revision
+    for token in range(5, 2000):
+        sequence.append(token)
+    assert sequence.ids.tolist() == list(range(2000))
+    assert sequence.revision == revision

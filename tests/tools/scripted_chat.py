@@ -29,7 +29,7 @@ from outrider.speculative.settings import (
     SamplingSettings,
     SpeculationSettings,
 )
-from outrider.speculative.statistics import SpeculationStats, StepRecord, Timings
+from outrider.speculative.statistics import Decision, SpeculationStats, StepRecord, Timings
 
 
 @dataclass
@@ -54,6 +54,7 @@ class ScriptedSession:
     stats: SpeculationStats = field(default_factory=SpeculationStats)
     timings: Timings = field(default_factory=Timings)
     draft_length: int | None = 3
+    decisions: tuple[Decision, ...] = ()
     context_used: int = 0
     is_cancelled: bool = False
 

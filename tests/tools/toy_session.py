@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from outrider.speculative.constraint import Constraint
-from outrider.speculative.draft_length import ChainLength, DraftLength, FixedLength
+from outrider.speculative.draft_length import AdaptiveLength, DraftLength, FixedLength
 from outrider.speculative.drafters.chain import ChainDrafter
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.events import Event, FinishEvent, GenerationResult
@@ -21,28 +18,16 @@ from outrider.speculative.settings import (
     GrammarSettings,
     SpeculationSettings,
 )
-from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.step_costs import StatedCosts
 from outrider.speculative.tokenizer import Tokenizer
 
+_NAMES = ("draft-simple", "ngram-simple", "script", "oracle", "filler")
 
-class StatedCosts(StepCosts):
-    """Costs that no clock changes: ``row_s`` a row beyond a decode's ``decode_s``."""
 
-    is_measured = True
-
-    def __init__(self, decode_s: float = 1.0, row_s: float = 0.2, draft_s: float = 0.1) -> None:
-        super().__init__()
-        self._costs = decode_s, row_s, draft_s
-
-    def observe_verify(self, num_rows: int, seconds: float) -> None:
-        pass
-
-    def observe_draft(self, num_tokens: int, seconds: float, drafter: str = "") -> None:
-        pass
-
-    def step_s(self, n_max: int, drafter: str = "") -> NDArray[np.float64]:
-        decode_s, row_s, draft_s = self._costs
-        return np.asarray(decode_s + (row_s + draft_s) * np.arange(n_max + 1), np.float64)
+def stated_costs() -> StatedCosts:
+    """A fifth of a plain step for each more row, a tenth for a token of the model drafter."""
+    draft_costs = {name: 0.1 if name == "draft-simple" else 0.0 for name in _NAMES}
+    return StatedCosts({1: 1.0, 1001: 201.0}, draft_costs)
 
 
 def fixed(length: int) -> Callable[[], DraftLength]:
@@ -52,8 +37,8 @@ def fixed(length: int) -> Callable[[], DraftLength]:
 
 def adaptive(n_max: int) -> Callable[[], DraftLength]:
     """A factory of adaptive lengths with stated costs: reproducible."""
-    limits = dict.fromkeys(("draft-simple", "ngram-simple", "script", "oracle", "filler"), n_max)
-    return lambda: ChainLength(StatedCosts(), limits)
+    limits = dict.fromkeys(_NAMES, n_max)
+    return lambda: AdaptiveLength(stated_costs(), limits)
 
 
 def toy_scheduler(
@@ -62,7 +47,7 @@ def toy_scheduler(
     speculation: SpeculationSettings | None = None,
 ) -> Scheduler:
     return Scheduler(
-        runner, ChainDrafter(members), speculation or SpeculationSettings(), StatedCosts()
+        runner, ChainDrafter(members), speculation or SpeculationSettings(), stated_costs()
     )
 
 

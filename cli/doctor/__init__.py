@@ -1,0 +1,1 @@
+"""``outrider doctor``: the machine, the model on it, and what speculation costs there."""
