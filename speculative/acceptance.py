@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
 
-_DECAY = 0.97  # of old drafts, per draft: about the last thirty count
+_DECAY = 0.97  # of old drafts, per draft, or per token of a bin: about the last thirty count
 _PRIOR_WEIGHT = 2.0  # tokens
 _NEW_ANSWER = 0.5  # of the evidence is kept: another text may be another matter
 _NUM_BINS = 9
 _LEAST_DOUBT = 1e-9
-_MAX_STREAK = 64
+_MAX_STREAK = 512
+_LONG = 1e9  # tokens: longer than any wait
 
 
 class AcceptanceModel:
@@ -25,7 +26,7 @@ class AcceptanceModel:
     they go by position; positions never tested get the chance over all positions. Where the
     drafter says how sure it is, they go by its confidence: counts in bins of equal ratio of
     doubt (1/2, 1/4, 1/8, ...), which start from the confidence itself times how far it was
-    right so far. For those who say nothing :func:`after_streak` can.
+    right so far; what a drafter's word is worth is kept from text to text. For those who say nothing :func:`after_streak` can.
     """
 
     def __init__(self, n_max: int, prior: float = 0.7) -> None:
@@ -39,6 +40,8 @@ class AcceptanceModel:
         self._kept = _PRIOR_WEIGHT  # those of them that stood
         self.version = 0
         """Changes with every observation."""
+        self.num_since = _LONG
+        """Tokens that were emitted since a draft was begun."""
 
     @property
     def is_tested(self) -> bool:
@@ -61,10 +64,10 @@ class AcceptanceModel:
             self._stood[position] += stood
         if confidence is not None:
             at = _bin(confidence)
-            self._bin_tested[at] += 1
-            self._bin_stood[at] += stood
-            self._claimed += confidence
-            self._kept += stood
+            self._bin_tested[at] = _DECAY * self._bin_tested[at] + 1
+            self._bin_stood[at] = _DECAY * self._bin_stood[at] + stood
+            self._claimed = _faded(self._claimed) + confidence
+            self._kept = _faded(self._kept) + stood
 
     def observe(self, num_drafted: int, num_accepted: int, confidences: F64 | None = None) -> None:
         """Learn from a verified draft."""
@@ -89,22 +92,25 @@ class AcceptanceModel:
 
     def _decay(self, factor: float) -> None:
         self.version += 1
-        for counts in (self._tested, self._stood, self._bin_tested, self._bin_stood):
-            counts *= factor
-        self._claimed += (1 - factor) * (_PRIOR_WEIGHT - self._claimed)
-        self._kept += (1 - factor) * (_PRIOR_WEIGHT - self._kept)
+        self._tested *= factor
+        self._stood *= factor
 
 
 def after_streak(streak: int, num_tokens: int) -> F64:
     """How sure to be of the next ``num_tokens`` after ``streak`` that were right.
 
-    By Laplace's rule of succession: m of m were right, the next is with (m + 1) / (m + 2).
+    m of m were right: the next is with (m + 1/2) / (m + 1), the mean of Jeffreys' posterior.
     """
     start = min(streak, _MAX_STREAK)
     return _AFTER[start : start + num_tokens]
 
 
-_AFTER = 1 - 1 / (np.arange(1024) + 2.0)
+_AFTER: F64 = 1 - 0.5 / (np.arange(2 * _MAX_STREAK, dtype=np.float64) + 1)
+
+
+def _faded(total: float) -> float:
+    """A sum that begins with the prior, after one more test."""
+    return _PRIOR_WEIGHT + _DECAY * (total - _PRIOR_WEIGHT)
 
 
 def _bin(confidence: float) -> int:

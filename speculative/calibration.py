@@ -23,7 +23,7 @@ from outrider.speculative.step_costs import StepCosts
 from outrider.speculative.threads import physical_cores
 
 _MAIN_ROWS = (1, 2, 4, 8, 16)
-_ORDER = (*2 * _MAIN_ROWS, 3, 6, 12, 32, 64, *4 * _MAIN_ROWS)
+_REST = (32, 3, 6, 12)
 _BUDGET_S = 0.4
 _CHECK_ROWS = (1, 4)
 _AS_BEFORE = 1.25  # how far the ratio of two sizes may be from what is kept
@@ -39,7 +39,7 @@ def calibrate(runner: Runner, costs: StepCosts, num_rows: int, progress: Progres
     best: dict[int, float] = {}
     deadline = time.perf_counter() + _BUDGET_S
     timed_decode(runner, 1)  # the first decode of a context allocates
-    for rows in _ORDER:
+    for rows in (*2 * _MAIN_ROWS, num_rows, *_REST, *4 * _MAIN_ROWS):
         left = deadline - time.perf_counter()
         if rows > num_rows or (best and left < _expected_s(best, rows)):
             continue

@@ -21,6 +21,7 @@ F64 = NDArray[np.float64]
 _LOOK_SHARE = 0.01  # of the time of plain decoding may go into drafts that are only compared
 _LOOK_LENGTH = 2
 _MAX_LOOKS = 4  # that are compared at the same time
+_MAX_IDLE = 7
 _FREE_SHARE = 0.02  # a token drafted in less of a plain step than this costs nothing
 _FIRST_PLAIN, _PLAIN_INTERVAL = 8, 32  # steps with drafts before one without measures plain
 
@@ -120,6 +121,7 @@ class AdaptiveLength:
         self._num_drafts = 0
         self._plain_after = _FIRST_PLAIN
         self._drafted = False
+        self._num_idle = 0  # steps in which nothing can come of asking again
 
     @property
     def paused(self) -> Pause | None:
@@ -144,6 +146,10 @@ class AdaptiveLength:
             return max(limit, 0)
         if self._costs.is_stated:  # the same beside others as alone
             load = _ALONE
+        if self._num_idle:
+            self._num_idle -= 1
+            self.gates = {}
+            return 0
         others = load.other_rows
         verify_s = self._costs.verify_s(limit, num_cells=load.num_cells, other_rows=others)
         floor = float((1 + others) / verify_s[0])
@@ -155,6 +161,8 @@ class AdaptiveLength:
                 gates[name] = gate
             floor = max(floor, member.speed)
         self.gates = gates
+        if not gates and not is_plain:
+            self._num_idle = min(member.num_until_look for member in self._members.values())
         return max((gate.max_tokens for gate in gates.values()), default=0)
 
     def observe(self, proposal: Proposal, num_accepted: int, emitted: Sequence[int]) -> None:
@@ -218,7 +226,6 @@ class _Member:
         self._gate: DraftGate | None = None
         self._looks: list[_OpenLook] = []
         self._streak = 0  # tokens that were right in a row
-        self._since_look = math.inf  # emitted tokens
         self._look_interval = 0.0  # tokens between two looks that the time allows
         # the best length on average, and what it was found from
         self._weighed = (-1, -1, 0.0)
@@ -227,6 +234,13 @@ class _Member:
         self._reason: Pause | None = None
         self._token_s = 0.0
         self._is_free = False
+
+    @property
+    def num_until_look(self) -> int:
+        """Tokens until the next look; 0 if there is something to be learnt before."""
+        if self._looks:
+            return 0
+        return int(min(max(self._look_interval - self._acceptance.num_since, 0), _MAX_IDLE))
 
     def gate(
         self, verify_s: F64, floor: float, other_tokens: int, is_plain: bool
@@ -238,22 +252,23 @@ class _Member:
         """
         most = len(verify_s) - 1
         self._weigh(verify_s, floor, other_tokens)
+        is_asked = self._best and not is_plain
+        if not self._is_free:
+            self.length, self.pause = self._best, self._reason
+            self.speed = 0.0 if is_plain else self._best_speed
+            if not is_asked and self._acceptance.num_since < self._look_interval:
+                return None
         gate = DraftGate(
             most, self._acceptance, verify_s, self._token_s, floor, other_tokens, self._streak
         )
         self._gate = gate
         if self._is_free:
             gate.is_free, gate.is_look = True, is_plain
-            return gate
-        self.length, self.pause = self._best, self._reason
-        self.speed = 0.0 if is_plain else self._best_speed
-        if self._best and not is_plain:
+        elif is_asked:
             gate.floor = self._best_speed
             gate.max_tokens = most if self._gives_confidence else self._best
-            return gate
-        if self._since_look < self._look_interval:
-            return None
-        gate.is_look, gate.max_tokens = True, min(_LOOK_LENGTH, most)
+        else:
+            gate.is_look, gate.max_tokens = True, min(_LOOK_LENGTH, most)
         return gate
 
     def _weigh(self, verify_s: F64, floor: float, other_tokens: int) -> None:
@@ -269,8 +284,10 @@ class _Member:
         self._is_free = token_s is not None and draft_s[1] < _FREE_SHARE * plain_s
         look_s = costs.look_s(_LOOK_LENGTH, self._name)
         self._look_interval = look_s / (_LOOK_SHARE * plain_s)
-        expected = 1 + other_tokens + self._acceptance.chances()[:most].cumprod().cumsum()
         step_s = verify_s[1:] + draft_s[1:]
+        if ((1 + other_tokens + np.arange(1, most + 1)) / step_s).max() <= floor:
+            self._look_interval = math.inf  # not even if every token stood
+        expected = 1 + other_tokens + self._acceptance.chances()[:most].cumprod().cumsum()
         best = int((expected / step_s).argmax())
         speed = float(expected[best] / step_s[best])
         self._best, self._best_speed, self._reason = best + 1, speed, None
@@ -284,7 +301,7 @@ class _Member:
     def observe(self, proposal: Proposal, num_accepted: int) -> None:
         """Learn from a verified draft."""
         self._looks.clear()
-        self._since_look = 0
+        self._acceptance.num_since = 0
         self._gives_confidence |= proposal.confidences is not None
         sure = self._confidences(proposal.confidences, len(proposal))
         self._acceptance.observe(len(proposal), num_accepted, sure)
@@ -292,7 +309,7 @@ class _Member:
 
     def begin_look(self, look: Look) -> None:
         """Compare a draft with what comes from now on."""
-        self._since_look = 0
+        self._acceptance.num_since = 0
         if len(self._looks) < _MAX_LOOKS:
             sure = self._confidences(look.confidences, len(look.token_ids))
             self._looks.append(_OpenLook(look.token_ids, sure))
@@ -300,7 +317,7 @@ class _Member:
 
     def follow(self, emitted: Sequence[int]) -> None:
         """Learn what became of the tokens of all looks."""
-        self._since_look += len(emitted)
+        self._acceptance.num_since += len(emitted)
         if not self._looks:
             return
         for token in emitted:

@@ -24,6 +24,7 @@ from outrider.speculative.verifier import verify
 
 # a cancel during a long prompt is heard between chunks
 _PROMPT_CHUNK = 512
+_PLAIN_SAMPLE = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +39,7 @@ class Scheduler:
     speculation: SpeculationSettings
     costs: StepCosts
     chances: tuple[float, ...] | None = None
+    _num_plain: int = 0  # steps in a row without a draft
 
     def begin(self, generation: Generation) -> None:
         """Reuse what the slot has cached of the prompt, drop the rest."""
@@ -82,9 +84,12 @@ class Scheduler:
             if not self._roll_back(generation.slot) and generation.finish_reason is None:
                 raise EngineError("the target could not roll back; --spec-type none avoids it")
         if self._learns and not is_reading:
-            num_rows = sum(map(len, proposals)) + len(generations)
-            self.costs.observe_verify(num_rows, verify_s, num_cells)
-            self.costs.observe_host(started - drafted + time.perf_counter() - decoded)
+            num_drafted = sum(map(len, proposals))
+            self._num_plain = 0 if num_drafted else self._num_plain + 1
+            # the first step without a draft, and then some of those that follow it
+            if self._num_plain % _PLAIN_SAMPLE <= 1:
+                self.costs.observe_verify(num_drafted + len(generations), verify_s, num_cells)
+                self.costs.observe_host(started - drafted + time.perf_counter() - decoded)
         return events
 
     def _settle(

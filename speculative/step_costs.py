@@ -26,6 +26,9 @@ _CALIBRATED = 20  # times that a measured point counts as
 _HOST_WEIGHT = 0.1
 _OUTLIER = 2.0  # a time further off counts as this far off
 _MAX_CELL_COST = 0.01
+# from so many rows on ggml reads the cache by tiles (ggml-cpu/ops.cpp, GGML_FA_TILE_Q), and a row
+# of them takes about half as long for it
+_TILE_ROWS, _TILED = 64, 0.55
 _STEPS_PER_TABLE, _CELLS_PER_TABLE = 8, 64
 
 
@@ -45,7 +48,8 @@ class _Point:
 class StepCosts:
     """Seconds of a step by rows, cached cells and drafted tokens.
 
-    A decode of n rows behind c cached cells takes ``pace * (curve(n) + cell_s * n * c)``. The
+    A decode of n rows behind c cached cells takes ``pace * (curve(n) + cell_s * n * c)`` (for
+    64 rows and more about half of that for the cells). The
     curve is measured at some row counts; between and beyond them the assumed one is bent to
     fit. ``pace`` is common to all and follows the machine's mood within a few steps, the curve
     changes slowly, but for a step that does not fit right after one of other rows that did. So
@@ -93,7 +97,7 @@ class StepCosts:
         point = self._curve.get(num_rows)
         if point is None:
             point = self._curve[num_rows] = _Point(float(self._curve_s(num_rows)), 0)
-        cells_s = self._cell_s * num_rows * num_cells
+        cells_s = self._cell_s * num_cells * float(_reading_rows(num_rows))
         expected = point.seconds + cells_s
         ratio = seconds / (self.pace * expected)
         error = math.log(min(max(ratio, 1 / _OUTLIER), _OUTLIER))
@@ -143,9 +147,9 @@ class StepCosts:
         key = (self._version // _STEPS_PER_TABLE, num_cells // _CELLS_PER_TABLE)
         if key != self._table_key or len(self._table) < longest:
             rows = np.arange(1, max(longest, len(self._table)) + 1)
-            # more rows never cost less: a lucky time must not make a large batch look free
-            curve = np.maximum.accumulate(self._curve_s(rows))
-            self._table = curve + self._cell_s * num_cells * rows + self._host_s
+            # fewer rows never cost more: what was timed beside a neighbour gives way
+            curve = np.minimum.accumulate(self._curve_s(rows)[::-1])[::-1]
+            self._table = curve + self._cell_s * num_cells * _reading_rows(rows) + self._host_s
             self._table_key = key
         return self._table[other_rows:longest]
 
@@ -240,6 +244,11 @@ class StatedCosts(StepCosts):
 
     def observe_look(self, seconds: float, drafter: str = "") -> None:
         pass
+
+
+def _reading_rows(num_rows: int | NDArray[np.int64]) -> F64:
+    """How many single rows take as long to read the cache."""
+    return np.asarray(np.where(np.less(num_rows, _TILE_ROWS), 1.0, _TILED) * num_rows)
 
 
 def _items(saved: object) -> list[tuple[str, object]]:

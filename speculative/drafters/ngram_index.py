@@ -8,14 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.speculative.drafters.seen_text import Change, SeenText
+from outrider.speculative.drafters.seen_text import Change, SeenText, num_matched
 from outrider.speculative.proposal import DraftRequest
 
 I32 = NDArray[np.int32]
 
 _FACTOR = 2654435761  # llama.cpp's: the table of ngram-map depends on it
 _MASK = 2**32 - 1
-_MAX_MATCHED = 64
 
 
 class NgramIndex:
@@ -67,10 +66,8 @@ class NgramIndex:
             start = self._previous[start]
 
     def num_matched(self, begin: int) -> int:
-        """How many tokens before ``begin`` are the last ones of the text, at most 64."""
-        ids, most = self.ids, min(begin, _MAX_MATCHED)
-        differing = np.flatnonzero(ids[begin - most : begin] != ids[len(ids) - most :])
-        return most if not len(differing) else most - 1 - int(differing[-1])
+        """How many tokens before ``begin`` are the last ones of the text."""
+        return num_matched(self.ids, begin)
 
     def _take_back(self, length: int) -> None:
         while len(self.hashes) > max(length - self.n + 1, 0):

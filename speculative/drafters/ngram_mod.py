@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
 from outrider.speculative.drafters.ngram_pool import NgramPool
-from outrider.speculative.drafters.seen_text import SeenText
+from outrider.speculative.drafters.seen_text import SeenText, num_matched
 from outrider.speculative.drafters.text_drafter import TextDrafter
 from outrider.speculative.proposal import DraftRequest
+
+I32 = NDArray[np.int32]
 
 _CHUNK = 32
 _MAX_OCCUPANCY = 0.25
@@ -25,7 +31,7 @@ class _Reader:
         self._num_added = 0  # n-grams of the text that are in the pool
         self._num_cleared = pool.num_cleared
         self._num_low = 0
-        self.num_matched: int | None = pool.match
+        self.num_matched: int = pool.match
 
     def read(self, request: DraftRequest) -> None:
         change = self._text.follow(request)
@@ -33,6 +39,10 @@ class _Reader:
             self._num_added, self._num_cleared = 0, self._pool.num_cleared
         if change.is_new_answer:
             self._add_all()
+            self.num_matched = self._pool.match
+            source = _latest(self._text.ids, self._pool.match)
+            if source is not None:
+                self.num_matched = num_matched(self._text.ids, source)
         elif self._num_added + _CHUNK < len(self._text) - 1:
             self._add(self._num_added)
 
@@ -48,6 +58,9 @@ class _Reader:
         return found[:max_tokens]
 
     def observe(self, num_accepted: int, num_drafted: int) -> None:
+        # the table says what follows, not where: what it was right about is counted
+        stood = num_accepted == num_drafted
+        self.num_matched = self.num_matched + num_drafted + 1 if stood else self._pool.match
         if num_accepted >= _LOW_ACCEPTANCE * num_drafted:
             self._num_low = 0
             return
@@ -69,6 +82,15 @@ class _Reader:
         text = self._text.ids[:-1]
         self._pool.add(text[begin:])
         self._num_added = max(len(text) - self._pool.match, 0)
+
+
+def _latest(ids: I32, match: int) -> int | None:
+    """Behind the latest earlier occurrence of the last ``match`` tokens; None if there is none."""
+    if len(ids) <= match:
+        return None
+    equal = (sliding_window_view(ids[:-1], match) == ids[-match:]).all(axis=1)
+    starts = np.flatnonzero(equal)
+    return int(starts[-1]) + match if len(starts) else None
 
 
 class NgramModDrafter(TextDrafter[_Reader]):

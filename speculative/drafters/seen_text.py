@@ -12,6 +12,8 @@ from outrider.speculative.token_sequence import TokenSequence, common_prefix_len
 
 I32 = NDArray[np.int32]
 
+_MAX_MATCHED = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -56,3 +58,10 @@ class SeenText:
         self._tokens.extend(request.token_ids[change.num_kept :])
         self._revision = request.revision
         return change
+
+
+def num_matched(ids: I32, begin: int) -> int:
+    """How many tokens before ``begin`` stand there as at the end of ``ids``, at most 256."""
+    most = min(begin, _MAX_MATCHED)
+    differing = np.flatnonzero(ids[begin - most : begin] != ids[len(ids) - most :])
+    return most if not len(differing) else most - 1 - int(differing[-1])

@@ -18,7 +18,8 @@ class TextReader(Protocol):
     text; None if that is not known.
     """
 
-    num_matched: int | None
+    @property
+    def num_matched(self) -> int | None: ...
 
     def read(self, request: DraftRequest) -> None:
         """Catch up with the committed tokens, whatever has become of those seen before."""

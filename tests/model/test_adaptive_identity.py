@@ -77,5 +77,5 @@ def test_the_policy_changes_no_token(pair: Pair, is_chain: bool) -> None:
             steps += result.stats.steps
         assert not engine._running.drafter.dropped
         assert counter.drafts > 0.05 * steps
-        assert counter.looks > 10
+        assert counter.looks >= 3
         assert steps - counter.drafts > 0.05 * steps

@@ -71,9 +71,12 @@ def test_drafts_longer_than_the_model_of_them_are_no_mistake() -> None:
 
 
 def test_another_text_halves_what_is_known() -> None:
+    """By position; what the word of a drafter is worth stays."""
     model = AcceptanceModel(1)
-    model.observe(1, 0)
+    model.observe(1, 0, np.array([0.6]))
+    before = model.chances_of(np.array([0.6, 0.9])).tolist()
     model.begin_answer()
+    assert model.chances_of(np.array([0.6, 0.9])).tolist() == before
     overall = (0 + 1.4) / (0.5 + 2)
     assert model.chances() == pytest.approx([2 * overall / 2.5])
 
@@ -92,9 +95,9 @@ def test_confidence_worked_by_hand() -> None:
     model = AcceptanceModel(4)
     model.test(0, True, 0.6)
     model.test(1, False, 0.7)
-    # claimed 2 + 1.3, kept 2 + 1
-    trust = 3 / 3.3
-    expected = [(1 + 2 * trust * 0.6) / 4, trust * 0.9]
+    # of 0.6 and of the token that stood 0.97 are left when the second comes
+    trust = (2 + 0.97) / (2 + 0.97 * 0.6 + 0.7)
+    expected = [(0.97 + 2 * trust * 0.6) / (1.97 + 2), trust * 0.9]
     assert model.chances_of(np.array([0.6, 0.9])) == pytest.approx(expected)
 
 

@@ -51,8 +51,8 @@ def test_a_quick_machine_is_measured_whole(machine: Make) -> None:
     runner = machine(lambda rows: 0.0002 + 0.0001 * rows)
     costs = StepCosts(CPU_CURVE)
     calibrate(runner, costs, 65, lambda _stage, _part: None)
-    assert costs.verify_s(63)[[0, 1, 3, 7, 15, 63]] == pytest.approx(
-        [0.0002 + 0.0001 * rows for rows in (1, 2, 4, 8, 16, 64)]
+    assert costs.verify_s(64)[[0, 1, 3, 7, 15, 64]] == pytest.approx(
+        [0.0002 + 0.0001 * rows for rows in (1, 2, 4, 8, 16, 65)]
     )
     assert runner.now < 0.5
     assert runner.cached_length(0) == 0

@@ -243,7 +243,7 @@ def test_what_does_not_pay_costs_no_row_and_is_learnt_from() -> None:
 
 def test_a_model_drafter_is_looked_at_as_often_as_a_hundredth_of_the_time_allows() -> None:
     """A look of two tokens at 0.2 costs 0.4 plain steps: one in forty tokens."""
-    length = AdaptiveLength(_costs([1.0, 2.0, 3.0]), {"model": 2})
+    length = AdaptiveLength(_costs([1.0, 1.7, 2.4]), {"model": 2})
     looks = []
     for step in range(200):
         request = _request(length, "model")
@@ -324,3 +324,28 @@ def test_drafts_that_pay_are_interrupted_seldom() -> None:
     plain = [step for step in range(200) if not _step(length, "model", [7, 7, 7, 7])]
     # after 8 steps with drafts, then 16, then every 32
     assert plain == [8, 25, 58, 91, 124, 157, 190]
+
+
+def test_where_not_even_perfect_drafts_pay_nobody_looks() -> None:
+    """A drafter as slow as the target: two tokens of it take longer than two plain steps."""
+    length = AdaptiveLength(_costs([1.0, 1.5, 2.0, 2.5], {"model": 1.0}), {"model": 3})
+    for _ in range(300):
+        assert _request(length, "model") is None
+        length.observe(NO_DRAFT, 0, [7])
+    assert length.length == 0
+
+
+def test_a_new_answer_is_no_reason_to_look() -> None:
+    acceptance = {"model": AcceptanceModel(2)}
+    looks = []
+    for answer in range(4):
+        length = AdaptiveLength(_costs([1.0, 1.7, 2.4]), {"model": 2}, acceptance)
+        for step in range(15):
+            request = _request(length, "model")
+            proposal = NO_DRAFT
+            if request is not None:
+                looks.append(15 * answer + step)
+                proposal = judged(request, _draft("model", request.max_tokens), "model")
+            length.observe(proposal, 0, [1])
+    # a look of two tokens costs 0.4 plain steps: one in 40 tokens
+    assert looks in ([0, 40], [0, 41])

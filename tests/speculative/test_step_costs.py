@@ -37,10 +37,17 @@ def test_between_two_row_counts_the_scale_is_a_mixture() -> None:
     assert costs.verify_s(7) == pytest.approx([1, 1.2, 1.725, 2.2, 2.625, 3, 3.5, 4])
 
 
-def test_more_rows_never_cost_less() -> None:
-    """A lucky measurement of a large batch must not make it look free."""
+def test_fewer_rows_never_cost_more() -> None:
+    """Two rows were timed beside a neighbour."""
     costs = _costs({1: 1.0, 2: 3.0, 4: 2.0})
-    assert costs.verify_s(3) == pytest.approx([1, 3, 3, 3])
+    assert costs.verify_s(3) == pytest.approx([1, 2, 2, 2])
+
+
+def test_many_rows_read_the_cache_together() -> None:
+    costs = StepCosts({1: 1.0, 100: 1.0}, cell_cost=0.01)
+    costs.calibrate({1: 1.0})
+    seconds = costs.verify_s(63, num_cells=10)
+    assert seconds[[0, 62, 63]] == pytest.approx([1.1, 1 + 6.3, 1 + 0.55 * 6.4])
 
 
 def test_drafting_is_added() -> None:
