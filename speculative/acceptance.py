@@ -26,7 +26,8 @@ class AcceptanceModel:
     they go by position; positions never tested get the chance over all positions. Where the
     drafter says how sure it is, they go by its confidence: counts in bins of equal ratio of
     doubt (1/2, 1/4, 1/8, ...), which start from the confidence itself times how far it was
-    right so far; what a drafter's word is worth is kept from text to text. For those who say nothing :func:`after_streak` can.
+    right so far; what a drafter's word is worth is kept from text to text. For those who say
+    nothing :func:`after_streak` can.
     """
 
     def __init__(self, n_max: int, prior: float = 0.7) -> None:

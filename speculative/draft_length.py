@@ -22,6 +22,7 @@ _LOOK_SHARE = 0.01  # of the time of plain decoding may go into drafts that are 
 _LOOK_LENGTH = 2
 _MAX_LOOKS = 4  # that are compared at the same time
 _MAX_IDLE = 7
+_OFTEN_EMPTY = (8, 32, 32)  # steps without a proposal after which another step is left out
 _FREE_SHARE = 0.02  # a token drafted in less of a plain step than this costs nothing
 _FIRST_PLAIN, _PLAIN_INTERVAL = 8, 32  # steps with drafts before one without measures plain
 
@@ -121,7 +122,8 @@ class AdaptiveLength:
         self._num_drafts = 0
         self._plain_after = _FIRST_PLAIN
         self._drafted = False
-        self._num_idle = 0  # steps in which nothing can come of asking again
+        self._num_idle = 0  # steps in which nothing is expected of asking
+        self._is_asking = False
 
     @property
     def paused(self) -> Pause | None:
@@ -160,9 +162,7 @@ class AdaptiveLength:
             if gate is not None:
                 gates[name] = gate
             floor = max(floor, member.speed)
-        self.gates = gates
-        if not gates and not is_plain:
-            self._num_idle = min(member.num_until_look for member in self._members.values())
+        self.gates, self._is_asking = gates, not is_plain
         return max((gate.max_tokens for gate in gates.values()), default=0)
 
     def observe(self, proposal: Proposal, num_accepted: int, emitted: Sequence[int]) -> None:
@@ -181,6 +181,11 @@ class AdaptiveLength:
                 member.observe(proposal, num_accepted)
             else:
                 member.follow(emitted)
+        if self._is_asking and not (self._drafted or proposal.looks):
+            for member in self._members.values():
+                member.num_empty += 1
+            self._num_idle = min(member.num_idle for member in self._members.values())
+        self._is_asking = False
 
 
 @dataclass(slots=True, eq=False)
@@ -210,6 +215,7 @@ class _Member:
         length: the length in force.
         pause: why that is 0.
         speed: expected tokens a second, if it is asked because that pays; else 0.
+        num_empty: steps in which it had nothing to propose, since it last had.
     """
 
     def __init__(
@@ -219,6 +225,7 @@ class _Member:
         self.length = 0
         self.pause: Pause | None = None
         self.speed = 0.0
+        self.num_empty = 0
         self._name = name
         self._costs = costs
         self._acceptance = acceptance
@@ -236,10 +243,12 @@ class _Member:
         self._is_free = False
 
     @property
-    def num_until_look(self) -> int:
-        """Tokens until the next look; 0 if there is something to be learnt before."""
+    def num_idle(self) -> int:
+        """Steps for which it need not be asked, after one in which it had nothing to say."""
         if self._looks:
             return 0
+        if self._is_free:
+            return sum(self.num_empty >= count for count in _OFTEN_EMPTY)
         return int(min(max(self._look_interval - self._acceptance.num_since, 0), _MAX_IDLE))
 
     def gate(
@@ -301,6 +310,7 @@ class _Member:
     def observe(self, proposal: Proposal, num_accepted: int) -> None:
         """Learn from a verified draft."""
         self._looks.clear()
+        self.num_empty = 0
         self._acceptance.num_since = 0
         self._gives_confidence |= proposal.confidences is not None
         sure = self._confidences(proposal.confidences, len(proposal))
@@ -309,6 +319,7 @@ class _Member:
 
     def begin_look(self, look: Look) -> None:
         """Compare a draft with what comes from now on."""
+        self.num_empty = 0
         self._acceptance.num_since = 0
         if len(self._looks) < _MAX_LOOKS:
             sure = self._confidences(look.confidences, len(look.token_ids))

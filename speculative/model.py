@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from outrider.speculative.cache_size import cell_bytes
 from outrider.speculative.errors import InputError
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.llama import NativeModel
 from outrider.speculative.load_guard import check_loadable, check_target
-from outrider.speculative.model_facts import cell_bytes
 from outrider.speculative.settings import ModelSettings
 from outrider.speculative.vocabulary import Vocabulary
 
@@ -52,7 +52,8 @@ class Model:
             raise InputError(f"{settings.path}: this model does not generate text")
         self.vocabulary = Vocabulary(self.native)
         # what a cached token adds to a row, in plain steps, at first
-        self.cell_cost = _READING_CELLS * cell_bytes(file) / file.file_size
+        cell = cell_bytes(file, settings.cache_type_k, settings.cache_type_v)
+        self.cell_cost = _READING_CELLS * cell / file.file_size
 
     @property
     def n_ctx_train(self) -> int:

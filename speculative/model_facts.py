@@ -163,21 +163,6 @@ def num_heads(file: GgufFile) -> int:
     return count if all(f"blk.{i}.nextn.eh_proj.weight" in file.tensors for i in heads) else 0
 
 
-def cell_bytes(file: GgufFile) -> float:
-    """Bytes that one token takes in a cache of 16-bit keys and values; 0 if unknown."""
-    architecture = file.text("general.architecture")
-    layers, width = num_layers(file), file.integer(f"{architecture}.embedding_length") or 0
-    heads = file.integers(f"{architecture}.attention.head_count")
-    kv_heads = file.integers(f"{architecture}.attention.head_count_kv") or heads
-    if not heads or not max(heads):
-        return 0.0
-    own = width // max(heads)
-    key = file.integer(f"{architecture}.attention.key_length") or own
-    value = file.integer(f"{architecture}.attention.value_length") or own
-    num_heads = sum(kv_heads) if len(kv_heads) > 1 else layers * sum(kv_heads)
-    return 2.0 * num_heads * (key + value)
-
-
 def num_layers(file: GgufFile) -> int:
     """The layers of a model without its NextN heads."""
     architecture = file.text("general.architecture")

@@ -25,6 +25,7 @@ from outrider.speculative.verifier import verify
 # a cancel during a long prompt is heard between chunks
 _PROMPT_CHUNK = 512
 _PLAIN_SAMPLE = 4
+_NO_DRAFT = Proposal()
 
 
 @dataclass(slots=True, eq=False)
@@ -61,19 +62,19 @@ class Scheduler:
         Raises:
             EngineError: the decode failed; every sequence is as it was before.
         """
-        num_cells = sum(generation.slot.num_read for generation in generations)
-        is_reading = any(generation.is_reading for generation in generations)
-        proposals = self._draft(generations, num_cells)
+        num_cells = sum([generation.slot.num_read for generation in generations])
+        num_reading = sum([generation.is_reading for generation in generations])
+        load = StepLoad(num_cells, len(generations) - num_reading - 1)
+        proposals = self._draft(generations, load)
         drafted = time.perf_counter()
-        blocks = self._blocks(generations, proposals)
+        blocks = self._blocks(generations, proposals, num_reading)
         started = time.perf_counter()
         outputs = self.runner.decode(blocks)
         decoded = time.perf_counter()
         verify_s = decoded - started
         self.drafter.observe_batch(blocks, outputs)
         events = []
-        settled = list(zip(generations, blocks, proposals, strict=True))
-        for generation, block, proposal in settled:
+        for generation, block, proposal in zip(generations, blocks, proposals, strict=True):
             try:
                 events.append(self._settle(generation, block, proposal, outputs, verify_s))
             except EngineError as error:  # its rows are no use; the others go on
@@ -83,7 +84,7 @@ class Scheduler:
         for generation in generations:
             if not self._roll_back(generation.slot) and generation.finish_reason is None:
                 raise EngineError("the target could not roll back; --spec-type none avoids it")
-        if self._learns and not is_reading:
+        if self._learns and not num_reading:
             num_drafted = sum(map(len, proposals))
             self._num_plain = 0 if num_drafted else self._num_plain + 1
             # the first step without a draft, and then some of those that follow it
@@ -127,27 +128,25 @@ class Scheduler:
             length = min(length, len(slot.tokens) - 1)
         return self.runner.truncate(slot.seq_id, max(length, 0))
 
-    def _draft(self, generations: Sequence[Generation], num_cells: int) -> list[Proposal]:
+    def _draft(self, generations: Sequence[Generation], load: StepLoad) -> list[Proposal]:
         """A proposal for each generation; an empty one where nothing is drafted."""
-        generating = sum(not generation.is_reading for generation in generations)
-        limit = self.speculation.max_slots
+        if not self.drafter.members:
+            if self.drafter.dropped:
+                self._note_dropped(generations)
+            return [_NO_DRAFT] * len(generations)
+        generating, limit = load.other_rows + 1, self.speculation.max_slots
         if 0 < limit < generating:
             for generation in generations:
                 generation.stats.paused = Pause(f"{generating} slots generate, limit {limit}")
-            return [Proposal()] * len(generations)
+            return [_NO_DRAFT] * len(generations)
         rows = min(self.runner.max_outputs, self.runner.n_batch) // len(generations)
-        if not self.drafter.members:
-            for generation in generations:
-                self._note_dropped(generation)
-            return [Proposal()] * len(generations)
-        load = StepLoad(num_cells, generating - 1)
         wanted = [(g, self._request(g, rows - 1, load)) for g in generations]
         requests = [request for _, request in wanted if request is not None]
         if not requests:
-            return [Proposal()] * len(generations)
+            return [_NO_DRAFT] * len(generations)
         made = iter(self.drafter.propose(requests))
         proposals = [
-            Proposal() if request is None else _valid(generation, next(made))
+            _NO_DRAFT if request is None else _valid(generation, next(made))
             for generation, request in wanted
         ]
         spent = self.drafter.spent
@@ -203,16 +202,18 @@ class Scheduler:
             revision=generation.slot.tokens.revision,
         )
 
-    def _note_dropped(self, generation: Generation) -> None:
-        for name, reason in self.drafter.dropped.items():
+    def _note_dropped(self, generations: Sequence[Generation]) -> None:
+        *_, (name, reason) = self.drafter.dropped.items()
+        for generation in generations:
             generation.stats.paused = Pause(f"{name} dropped: {reason}")
 
     def _blocks(
-        self, generations: Sequence[Generation], proposals: Sequence[Proposal]
+        self, generations: Sequence[Generation], proposals: Sequence[Proposal], num_reading: int
     ) -> list[Block]:
-        reading = sum(generation.is_reading for generation in generations)
-        used = len(generations) - reading + sum(map(len, proposals))
-        share = min(_PROMPT_CHUNK, (self.runner.n_batch - used) // max(reading, 1))
+        share = 0
+        if num_reading:
+            used = len(generations) - num_reading + sum(map(len, proposals))
+            share = min(_PROMPT_CHUNK, (self.runner.n_batch - used) // num_reading)
         return [
             _prompt_block(generation, share)
             if generation.is_reading

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from outrider.cli.bench.arm import ArmSpec
 from outrider.cli.doctor.advice import Advice, advise, advise_smaller
-from outrider.cli.doctor.cache_size import CacheShape, cache_bytes
 from outrider.cli.doctor.cost_curve import CostCurve, measure_curve
 from outrider.cli.doctor.diagnosis import Diagnosis, break_evens
 from outrider.cli.doctor.draft_cost import TEXT, DraftCost, measure_draft_cost
@@ -27,6 +26,7 @@ from outrider.cli.errors import UsageError
 from outrider.cli.interrupts import Interrupts
 from outrider.profiles.sampling import Sampling
 from outrider.profiles.schema import Profile
+from outrider.speculative.cache_size import CacheShape, cache_bytes
 from outrider.speculative.drafters.build import kind_of
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.llama import supports_gpu, system_info

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.doctor import memory as memory_module
-from outrider.cli.doctor.cache_size import CacheShape, cache_bytes
 from outrider.cli.doctor.memory import Allocations, MemoryNeed, files_bytes, noted_allocations
+from outrider.speculative.cache_size import CacheShape, cache_bytes
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.llama_runner import LlamaRunner
 from outrider.speculative.model_store import ModelStore

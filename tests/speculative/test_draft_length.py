@@ -258,6 +258,24 @@ def test_a_model_drafter_is_looked_at_as_often_as_a_hundredth_of_the_time_allows
     assert len(looks) >= 4
 
 
+def test_one_that_knows_nothing_is_asked_less_often() -> None:
+    """After 8 steps without a proposal every second step, after 32 every fourth."""
+    length = AdaptiveLength(_costs([1.0, 1.1, 1.2]), {"text": 2})
+    asked = []
+    for step in range(160):
+        if _request(length, "text") is not None:
+            asked.append(step)
+        length.observe(NO_DRAFT, 0, [1])
+    gaps = [b - a for a, b in itertools.pairwise(asked)]
+    assert gaps == [1] * 7 + [2] * 24 + [4] * (len(gaps) - 31)
+    assert len(gaps) > 40
+    # and at once again when it has something
+    while (request := _request(length, "text")) is None:
+        length.observe(NO_DRAFT, 0, [1])
+    length.observe(judged(request, _draft("text", 1), "text"), 0, [1])
+    assert _request(length, "text") is not None
+
+
 def test_looks_bring_a_model_drafter_back() -> None:
     length = AdaptiveLength(_costs([1.0, 1.3, 1.6, 1.9]), {"model": 3})
     for _ in range(40):

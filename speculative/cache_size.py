@@ -16,6 +16,7 @@ from outrider.speculative.model_facts import num_layers
 from outrider.speculative.tensor_types import TENSOR_TYPES
 
 _PAD = 256
+_LONG_CONTEXTS = (1 << 16, 1 << 17)
 _MAX_SNAPSHOTS = 8
 _FLOAT_BYTES = 4
 # every n-th layer sees everything where the file does not say which ones do
@@ -71,6 +72,14 @@ def cache_bytes(file: GgufFile, shape: CacheShape) -> int:
         if layer not in states or _architecture(file) in _BOTH_IN_ONE:
             total += _layer_bytes(file, layer, shape)
     return total
+
+
+def cell_bytes(file: GgufFile, type_k: str, type_v: str) -> float:
+    """Bytes that one more token takes in a long context."""
+    short, long = (
+        cache_bytes(file, CacheShape(n_ctx, _PAD, type_k, type_v)) for n_ctx in _LONG_CONTEXTS
+    )
+    return (long - short) / (_LONG_CONTEXTS[1] - _LONG_CONTEXTS[0])
 
 
 def _layer_bytes(file: GgufFile, layer: int, shape: CacheShape) -> int:
