@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from outrider.speculative.acceptance import AcceptanceModel, after_streak
+from outrider.speculative.acceptance import AcceptanceModel
 from outrider.speculative.draft_gate import DraftGate
-from outrider.speculative.proposal import Look, Proposal
+from outrider.speculative.drafter_policy import DrafterPolicy
+from outrider.speculative.proposal import Proposal
 from outrider.speculative.statistics import Decision, Pause
 from outrider.speculative.step_costs import StepCosts
 
-F64 = NDArray[np.float64]
-
-_LOOK_SHARE = 0.01  # of the time of plain decoding may go into drafts that are only compared
-_LOOK_LENGTH = 2
-_MAX_LOOKS = 4  # that are compared at the same time
-_MAX_IDLE = 7
-_OFTEN_EMPTY = (8, 32, 32)  # steps without a proposal after which another step is left out
-_FREE_SHARE = 0.02  # a token drafted in less of a plain step than this costs nothing
 _FIRST_PLAIN, _PLAIN_INTERVAL = 8, 32  # steps with drafts before one without measures plain
 
 
@@ -115,7 +104,7 @@ class AdaptiveLength:
         self.gates: dict[str, DraftGate] | None = {}
         self._costs = costs
         self._members = {
-            name: _Member(name, costs, n_max, known.get(name, AcceptanceModel(n_max)))
+            name: DrafterPolicy(name, costs, n_max, known.get(name, AcceptanceModel(n_max)))
             for name, n_max in limits.items()
         }
         self._longest = max(limits.values(), default=0)
@@ -186,165 +175,3 @@ class AdaptiveLength:
                 member.num_empty += 1
             self._num_idle = min(member.num_idle for member in self._members.values())
         self._is_asking = False
-
-
-@dataclass(slots=True, eq=False)
-class _OpenLook:
-    """A look of which the first ``at`` tokens were right."""
-
-    token_ids: tuple[int, ...]
-    confidences: F64
-    at: int = 0
-
-    @property
-    def next(self) -> int:
-        return self.token_ids[self.at]
-
-    def follow(self, token: int, acceptance: AcceptanceModel) -> bool:
-        """Compare a token; False if that was all."""
-        stood = self.next == token
-        acceptance.test(self.at, stood, float(self.confidences[self.at]))
-        self.at += 1
-        return stood and self.at < len(self.token_ids)
-
-
-class _Member:
-    """One drafter: what is known of it, and what is decided.
-
-    Attributes:
-        length: the length in force.
-        pause: why that is 0.
-        speed: expected tokens a second, if it is asked because that pays; else 0.
-        num_empty: steps in which it had nothing to propose, since it last had.
-    """
-
-    def __init__(
-        self, name: str, costs: StepCosts, n_max: int, acceptance: AcceptanceModel
-    ) -> None:
-        self.n_max = n_max
-        self.length = 0
-        self.pause: Pause | None = None
-        self.speed = 0.0
-        self.num_empty = 0
-        self._name = name
-        self._costs = costs
-        self._acceptance = acceptance
-        self._gives_confidence = False
-        self._gate: DraftGate | None = None
-        self._looks: list[_OpenLook] = []
-        self._streak = 0  # tokens that were right in a row
-        self._look_interval = 0.0  # tokens between two looks that the time allows
-        # the best length on average, and what it was found from
-        self._weighed = (-1, -1, 0.0)
-        self._best = 0
-        self._best_speed = 0.0
-        self._reason: Pause | None = None
-        self._token_s = 0.0
-        self._is_free = False
-
-    @property
-    def num_idle(self) -> int:
-        """Steps for which it need not be asked, after one in which it had nothing to say."""
-        if self._looks:
-            return 0
-        if self._is_free:
-            return sum(self.num_empty >= count for count in _OFTEN_EMPTY)
-        return int(min(max(self._look_interval - self._acceptance.num_since, 0), _MAX_IDLE))
-
-    def gate(
-        self, verify_s: F64, floor: float, other_tokens: int, is_plain: bool
-    ) -> DraftGate | None:
-        """What the drafter may do in the coming step; None: nothing.
-
-        ``verify_s`` are the times of steps with 0.. draft tokens, ``floor`` the tokens a second
-        without this drafter.
-        """
-        most = len(verify_s) - 1
-        self._weigh(verify_s, floor, other_tokens)
-        is_asked = self._best and not is_plain
-        if not self._is_free:
-            self.length, self.pause = self._best, self._reason
-            self.speed = 0.0 if is_plain else self._best_speed
-            if not is_asked and self._acceptance.num_since < self._look_interval:
-                return None
-        gate = DraftGate(
-            most, self._acceptance, verify_s, self._token_s, floor, other_tokens, self._streak
-        )
-        self._gate = gate
-        if self._is_free:
-            gate.is_free, gate.is_look = True, is_plain
-        elif is_asked:
-            gate.floor = self._best_speed
-            gate.max_tokens = most if self._gives_confidence else self._best
-        else:
-            gate.is_look, gate.max_tokens = True, min(_LOOK_LENGTH, most)
-        return gate
-
-    def _weigh(self, verify_s: F64, floor: float, other_tokens: int) -> None:
-        """Find the best length on average, as long as nothing has changed the last answer."""
-        most = len(verify_s) - 1
-        weighed = (self._acceptance.version, most, floor)
-        if weighed == self._weighed:
-            return
-        self._weighed, costs = weighed, self._costs
-        plain_s, token_s = float(verify_s[0]), costs.token_s(self._name)
-        draft_s = costs.draft_s(most, self._name)
-        self._token_s = token_s or 0.0
-        self._is_free = token_s is not None and draft_s[1] < _FREE_SHARE * plain_s
-        look_s = costs.look_s(_LOOK_LENGTH, self._name)
-        self._look_interval = look_s / (_LOOK_SHARE * plain_s)
-        step_s = verify_s[1:] + draft_s[1:]
-        if ((1 + other_tokens + np.arange(1, most + 1)) / step_s).max() <= floor:
-            self._look_interval = math.inf  # not even if every token stood
-        expected = 1 + other_tokens + self._acceptance.chances()[:most].cumprod().cumsum()
-        best = int((expected / step_s).argmax())
-        speed = float(expected[best] / step_s[best])
-        self._best, self._best_speed, self._reason = best + 1, speed, None
-        if speed <= floor:
-            self._best, self._best_speed = 0, 0.0
-            if self._acceptance.is_tested:
-                own = 1 + other_tokens
-                needed, has = float(step_s[best] * floor) - own, float(expected[best]) - own
-                self._reason = Pause("does not pay", needed / (best + 1), has / (best + 1))
-
-    def observe(self, proposal: Proposal, num_accepted: int) -> None:
-        """Learn from a verified draft."""
-        self._looks.clear()
-        self.num_empty = 0
-        self._acceptance.num_since = 0
-        self._gives_confidence |= proposal.confidences is not None
-        sure = self._confidences(proposal.confidences, len(proposal))
-        self._acceptance.observe(len(proposal), num_accepted, sure)
-        self._streak = num_accepted + (self._streak if num_accepted == len(proposal) else 0)
-
-    def begin_look(self, look: Look) -> None:
-        """Compare a draft with what comes from now on."""
-        self.num_empty = 0
-        self._acceptance.num_since = 0
-        if len(self._looks) < _MAX_LOOKS:
-            sure = self._confidences(look.confidences, len(look.token_ids))
-            self._looks.append(_OpenLook(look.token_ids, sure))
-            self._acceptance.begin_draft()
-
-    def follow(self, emitted: Sequence[int]) -> None:
-        """Learn what became of the tokens of all looks."""
-        self._acceptance.num_since += len(emitted)
-        if not self._looks:
-            return
-        for token in emitted:
-            # all looks are of the same text: one of them tells the streak
-            self._streak = self._streak + 1 if self._looks[-1].next == token else 0
-            self._looks = [look for look in self._looks if look.follow(token, self._acceptance)]
-            if not self._looks:
-                return
-
-    def conclude(self) -> None:
-        """Note what a draft that cost nothing was found worth."""
-        gate = self._gate
-        if gate is not None and gate.is_free and gate.length is not None:
-            self.length, self.pause = gate.length, None
-            if not gate.length:
-                self.pause = Pause("does not pay", gate.needed, gate.measured)
-
-    def _confidences(self, given: F64 | None, num_tokens: int) -> F64:
-        return after_streak(self._streak, num_tokens) if given is None else given

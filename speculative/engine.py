@@ -43,11 +43,17 @@ from outrider.speculative.settings import (
     SpeculationSettings,
 )
 from outrider.speculative.statistics import Rule
-from outrider.speculative.step_costs import CPU_CURVE, GPU_CURVE, StatedCosts, StepCosts
+from outrider.speculative.step_costs import (
+    CPU_CURVE,
+    GPU_CURVE,
+    STATED_CURVE,
+    StatedCosts,
+    StepCosts,
+)
 from outrider.speculative.synthetic import acceptance_chances
 
 _MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
-_DRAFT_COST = 0.25  # of a model drafter's token, in plain steps, where none is measured
+_DRAFT_COST = 0.1  # of a model drafter's token, in plain steps, where none may be measured
 
 
 class Engine:
@@ -319,7 +325,8 @@ class Engine:
     def _stated_costs(self, drafters: Iterable[str]) -> StatedCosts:
         """What steps are taken to cost where no clock may have a part in it."""
         costs = {name: _DRAFT_COST if KINDS[name].is_model else 0.0 for name in drafters}
-        return StatedCosts(_assumed_curve(self._settings.target), costs)
+        curve = _assumed_curve(self._settings.target)
+        return StatedCosts(GPU_CURVE if curve is GPU_CURVE else STATED_CURVE, costs)
 
     def _notices(self) -> list[str]:
         notices = []

@@ -57,12 +57,13 @@ def test_costs_are_kept_for_the_next_start(pair: tuple[str, ...]) -> None:
 
 def test_a_seed_gives_the_same_text_while_verifying_by_the_ratio(pair: tuple[str, ...]) -> None:
     """Also in another process, with other costs kept from another time."""
-    asked = (*pair, "--temp", "1", "-s", "7", "--spec-draft-sampling", "probabilistic", PROMPT)
+    rule = ("--temp", "1", "-s", "7", "--spec-draft-sampling", "probabilistic")
+    asked = (*pair, "-n", "400", *rule, PROMPT)
     first = _json(*asked)
     assert first["speculation"]["verification"]["rejection"] > 0
     for file in _costs():
         kept = json.loads(file.read_text())
-        kept["verify_s"] = {rows: 9.0 for rows in kept["verify_s"]}
+        kept["verify_s"] = dict.fromkeys(kept["verify_s"], 9.0)
         file.write_text(json.dumps(kept))
     again = _json(*asked)
     assert again["token_ids"] == first["token_ids"]

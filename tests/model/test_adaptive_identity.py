@@ -76,6 +76,6 @@ def test_the_policy_changes_no_token(pair: Pair, is_chain: bool) -> None:
             check_counts(result)
             steps += result.stats.steps
         assert not engine._running.drafter.dropped
-        assert counter.drafts > 0.05 * steps
-        assert counter.looks >= 3
+        assert counter.drafts > 0.02 * steps
+        assert counter.looks > 0
         assert steps - counter.drafts > 0.05 * steps
