@@ -201,9 +201,6 @@ class Engine:
         costs = StepCosts(_assumed_curve(self._settings.target), self._target.cell_cost)
         self._replace(Scheduler(runner, chain, speculation, costs, chances))
         self._acceptance = {m.name: AcceptanceModel(m.n_max) for m in chain.members}
-        for member in chain.members:
-            if not KINDS[member.name].is_model:  # as far as is known
-                costs.observe_draft(1, 0.0, member.name)
         if runner.taps:
             # nobody has kept the hidden states of what is cached
             for seq_id in range(self._settings.parallel):
@@ -378,19 +375,24 @@ class Engine:
                 former.runner.close()
 
     def _measure(self) -> None:
-        """Know what verify batches cost: from the last time, or by timing some."""
+        """Know what batches and drafts cost: from the last time, or by timing some."""
         running = self._running
+        runner, costs = running.runner, running.costs
         most = min(self.max_batch, running.drafter.n_max + 1)
         if most < 1:
             return
-        folder = self._settings.costs_folder
+        is_known, folder = False, self._settings.costs_folder
         if folder is not None:
             self._cost_file = CostFile(folder, self._settings, self.drafter_names)
-            if self._cost_file.read(running.costs) and is_as_before(
-                running.runner, running.costs, most
-            ):
-                return
-        calibrate(running.runner, running.costs, most, self._progress)
+            is_known = self._cost_file.read(costs) and is_as_before(runner, costs, most)
+        if not is_known:
+            calibrate(runner, costs, most, self._progress)
+        for member in running.drafter.members:
+            if costs.token_s(member.name) is None:
+                # others than models cost nothing, as far as is known
+                seconds = member.time_token() if KINDS[member.name].is_model else 0.0
+                if seconds is not None:
+                    costs.observe_draft(1, seconds, member.name)
 
     def _keep_costs(self) -> None:
         """Write what was learnt of the costs for the next start."""

@@ -59,6 +59,10 @@ class Drafter(Protocol):
         """The sequence starts anew."""
         ...
 
+    def time_token(self) -> float | None:
+        """Seconds to draft one token, tried out on empty caches; None if that needs a text."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -78,6 +82,9 @@ class DrafterDefaults:
 
     def forget(self, seq_id: int) -> None:
         pass
+
+    def time_token(self) -> float | None:
+        return None
 
     def close(self) -> None:
         pass

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
+from outrider.speculative.calibration import timed_decode
 from outrider.speculative.drafters.drafter import DrafterDefaults
 from outrider.speculative.drafters.open_draft import OpenDraft
 from outrider.speculative.proposal import DraftRequest, Proposal
@@ -64,6 +65,9 @@ class ModelDrafter(DrafterDefaults):
     def forget(self, seq_id: int) -> None:
         self._cached.pop(seq_id, None)
         self._runner.truncate(seq_id, 0)
+
+    def time_token(self) -> float | None:
+        return None if self._cached else min(timed_decode(self._runner, 1) for _ in range(3))
 
     def close(self) -> None:
         self._runner.close()

@@ -111,6 +111,19 @@ def test_a_forgotten_sequence_is_read_again() -> None:
     assert runner.block_lengths() == [5, 5]
 
 
+def test_a_token_is_timed_on_an_empty_cache_only() -> None:
+    runner = RecordingRunner(ToyRunner(ROWS, SIZE))
+    drafter = ModelDrafter(runner, SIZE, n_max=8)
+    seconds = drafter.time_token()
+    assert seconds is not None
+    assert seconds > 0
+    assert runner.block_lengths() == [1, 1, 1]
+    assert runner.cached_length(0) == 0
+    [proposal] = drafter.propose([_request([1, 2, 3], 2)])
+    assert proposal.token_ids == _greedy([1, 2, 3], 2)
+    assert drafter.time_token() is None
+
+
 def test_a_long_text_is_read_in_batches() -> None:
     runner = RecordingRunner(ToyRunner(ROWS, SIZE, n_batch=16))
     drafter = ModelDrafter(runner, SIZE, n_max=8)

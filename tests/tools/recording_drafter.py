@@ -87,6 +87,9 @@ class RecordingDrafter:
     def forget(self, seq_id: int) -> None:
         self.drafter.forget(seq_id)
 
+    def time_token(self) -> float | None:
+        return self.drafter.time_token()
+
     def close(self) -> None:
         self.drafter.close()
 
