@@ -108,39 +108,19 @@ def check_pair(
 
 def _try_local_files(target: GgufFile) -> int:
     """A line for each file beside the target, fetched or shipped: what it is, or why not."""
+    from outrider.cli.local_drafters import verdict
     from outrider.profiles.search import BUILT_IN
 
     beside = target.path.parent.glob("*.gguf")
     known = {*beside, *BUILT_IN.glob("*.gguf"), *(path for path, _ in _models())}
     others = sorted(path for path in known if path.resolve() != target.path.resolve())
-    rows = [(*_verdict(target, path), str(path)) for path in others]
-    for verdict in ("fits", "refused"):
-        print_lines(*(f"{word:9} {text:24} {path}" for word, text, path in rows if word == verdict))
+    rows = [(*verdict(target, path), str(path)) for path in others]
+    for wanted in ("fits", "refused"):
+        print_lines(*(f"{word:9} {text:24} {path}" for word, text, path in rows if word == wanted))
     if not any(word == "fits" for word, _, _ in rows):
         print_lines("No local file fits. Without a second model: --spec-type ngram-simple")
         return 2
     return 0
-
-
-def _verdict(target: GgufFile, path: Path) -> tuple[str, str]:
-    from outrider.speculative.errors import InputError
-    from outrider.speculative.gguf_file import GgufFile
-    from outrider.speculative.load_guard import check_loadable
-    from outrider.speculative.model_facts import drafter_kind
-    from outrider.speculative.pairing import examine
-
-    try:
-        draft = GgufFile.open(path)
-        check_loadable(draft)
-    except InputError as error:
-        return "refused", str(error).removeprefix(f"{path}: ")
-    for finding in examine(target, draft):
-        if finding.verdict == "refused":
-            return "refused", f"{finding.subject}: {finding.text}"
-    kind = drafter_kind(draft)
-    if kind is None and draft.file_size >= target.file_size:
-        return "refused", "size: it is no smaller than the target"
-    return "fits", kind or "draft-simple"
 
 
 def _open(text: str) -> GgufFile:

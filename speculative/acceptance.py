@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 
 _DECAY = 0.97  # of old drafts, per draft, or per token of a bin: about the last thirty count
+_PRIOR_CHANCE = 0.7  # before anything was tested: worth a try
 _PRIOR_WEIGHT = 2.0  # tokens
 _NEW_ANSWER = 0.5  # of the evidence is kept: another text may be another matter
 _NUM_BINS = 9
@@ -30,9 +31,7 @@ class AcceptanceModel:
     nothing :func:`after_streak` can.
     """
 
-    def __init__(self, n_max: int, prior: float = 0.7) -> None:
-        """``prior`` is the chance before anything was tested."""
-        self._prior = prior
+    def __init__(self, n_max: int) -> None:
         self._tested = np.zeros(n_max)
         self._stood = np.zeros(n_max)
         self._bin_tested = np.zeros(_NUM_BINS)
@@ -79,7 +78,7 @@ class AcceptanceModel:
 
     def chances(self) -> F64:
         """Conditional chances by position [n_max]."""
-        prior = _PRIOR_WEIGHT * self._prior
+        prior = _PRIOR_WEIGHT * _PRIOR_CHANCE
         overall = (self._stood.sum() + prior) / (self._tested.sum() + _PRIOR_WEIGHT)
         return np.asarray((self._stood + _PRIOR_WEIGHT * overall) / (self._tested + _PRIOR_WEIGHT))
 

@@ -17,7 +17,7 @@ from outrider.speculative.tensor_types import TENSOR_TYPES
 
 _PAD = 256
 _LONG_CONTEXTS = (1 << 16, 1 << 17)
-_MAX_SNAPSHOTS = 8
+_MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
 _FLOAT_BYTES = 4
 # every n-th layer sees everything where the file does not say which ones do
 _WINDOW_PATTERNS: Mapping[str, int] = {
@@ -56,7 +56,12 @@ class CacheShape:
     @property
     def num_states(self) -> int:
         """States that a recurrent layer keeps of one sequence."""
-        return 1 + min(max(self.longest_draft, 1), _MAX_SNAPSHOTS)
+        return 1 + num_snapshots(self.longest_draft)
+
+
+def num_snapshots(longest_draft: int) -> int:
+    """Former states that are kept of a recurrent layer, so that drafts can be taken back."""
+    return min(max(longest_draft, 1), _MAX_SNAPSHOTS)
 
 
 def cache_bytes(file: GgufFile, shape: CacheShape) -> int:

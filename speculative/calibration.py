@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from outrider.speculative.atomic_file import replace_file
 from outrider.speculative.batch_outputs import Block
 from outrider.speculative.llama import identity as build_identity
 from outrider.speculative.model_store import Progress
@@ -104,14 +103,7 @@ class CostFile:
         """Keep them, by atomic replace."""
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, part = tempfile.mkstemp(dir=self.path.parent, suffix=".part")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(costs.as_json(), file)
-                os.replace(part, self.path)
-            except BaseException:
-                os.unlink(part)
-                raise
+            replace_file(self.path, json.dumps(costs.as_json()).encode())
 
 
 def _identity(settings: EngineSettings, kinds: Sequence[str]) -> Iterator[object]:

@@ -12,6 +12,42 @@ from outrider.speculative.acceptance import AcceptanceModel, after_streak
 F64 = NDArray[np.float64]
 
 
+@dataclass(slots=True)
+class Choice:
+    """The fastest draft: its length, expected tokens a second, and rates of acceptance.
+
+    ``needed`` is the rate at which it is as fast as what is done otherwise, ``measured`` the
+    one that is expected.
+    """
+
+    length: int
+    speed: float
+    needed: float
+    measured: float
+
+    @classmethod
+    def of(cls, chances: F64, step_s: F64, floor: float, other_tokens: int) -> Choice:
+        """Among drafts of 1..n tokens.
+
+        Args:
+            chances: conditional chances of the tokens [n].
+            step_s: seconds of a step with so many [n].
+            floor: tokens a second of what is done otherwise.
+            other_tokens: what other sequences of the batch emit.
+        """
+        expected = chances.cumprod().cumsum()
+        own = 1 + other_tokens
+        speeds = (own + expected) / step_s
+        best = int(speeds.argmax())
+        length = best + 1
+        return cls(
+            length,
+            float(speeds[best]),
+            (float(step_s[best]) * floor - own) / length,
+            float(expected[best]) / length,
+        )
+
+
 @dataclass(slots=True, eq=False)
 class DraftGate:
     """What a drafter is asked for in one step, and when more of a draft does not pay.
@@ -43,7 +79,7 @@ class DraftGate:
     """How much of a draft was found worth it."""
     needed: float | None = None
     measured: float | None = None
-    """Of one that was not: the rate of acceptance it needs, and what is expected."""
+    """Of that draft: the rate of acceptance it needs, and what is expected."""
     _standing: float = 1.0
     _num_taken: int = 0
 
@@ -55,17 +91,11 @@ class DraftGate:
         if confidences is None:
             confidences = after_streak(self.streak, num_tokens)
         chances = self.acceptance.chances_of(confidences[:num_tokens])
-        expected = chances.cumprod().cumsum()
         step_s = self.verify_s[1 : num_tokens + 1]
-        speeds = (1 + self.other_tokens + expected) / step_s
-        best = int(speeds.argmax())
-        if speeds[best] > self.floor:
-            self.length = best + 1
-            return self.length
-        self.needed = float(step_s[best] * self.floor - 1 - self.other_tokens) / (best + 1)
-        self.measured = float(expected[best]) / (best + 1)
-        self.length = 0
-        return 0
+        best = Choice.of(chances, step_s, self.floor, self.other_tokens)
+        self.needed, self.measured = best.needed, best.measured
+        self.length = best.length if best.speed > self.floor else 0
+        return self.length
 
     def admits(self, confidence: float) -> bool:
         """True if one more token, already drafted, is worth its row and those after it."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.acceptance import AcceptanceModel, after_streak
-from outrider.speculative.draft_gate import DraftGate
+from outrider.speculative.draft_gate import Choice, DraftGate
 from outrider.speculative.proposal import Look, Proposal
 from outrider.speculative.statistics import Pause
 from outrider.speculative.step_costs import StepCosts
@@ -133,16 +133,12 @@ class DrafterPolicy:
         step_s = verify_s[1:] + draft_s[1:]
         if ((1 + other_tokens + np.arange(1, most + 1)) / step_s).max() <= floor:
             self._look_interval = math.inf  # not even if every token stood
-        expected = 1 + other_tokens + self._acceptance.chances()[:most].cumprod().cumsum()
-        best = int((expected / step_s).argmax())
-        speed = float(expected[best] / step_s[best])
-        self._best, self._best_speed, self._reason = best + 1, speed, None
-        if speed <= floor:
+        best = Choice.of(self._acceptance.chances()[:most], step_s, floor, other_tokens)
+        self._best, self._best_speed, self._reason = best.length, best.speed, None
+        if best.speed <= floor:
             self._best, self._best_speed = 0, 0.0
             if self._acceptance.is_tested:
-                own = 1 + other_tokens
-                needed, has = float(step_s[best] * floor) - own, float(expected[best]) - own
-                self._reason = Pause("does not pay", needed / (best + 1), has / (best + 1))
+                self._reason = Pause("does not pay", best.needed, best.measured)
 
     def observe(self, proposal: Proposal, num_accepted: int) -> None:
         """Learn from a verified draft."""

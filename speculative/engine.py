@@ -9,6 +9,7 @@ from typing import Self
 
 from outrider.speculative.acceptance import AcceptanceModel
 from outrider.speculative.answer_pool import AnswerPool
+from outrider.speculative.cache_size import num_snapshots
 from outrider.speculative.calibration import CostFile, calibrate, is_as_before, timed_decode
 from outrider.speculative.chat_template import Message
 from outrider.speculative.constraint import Constraint
@@ -52,7 +53,6 @@ from outrider.speculative.step_costs import (
 )
 from outrider.speculative.synthetic import acceptance_chances
 
-_MAX_SNAPSHOTS = 8  # of recurrent states; longer drafts take a checkpoint
 _DRAFT_COST = 0.1  # of a model drafter's token, in plain steps, where none may be measured
 
 
@@ -198,7 +198,8 @@ class Engine:
             if self._scheduler is None or runner is not self._scheduler.runner:
                 runner.close()
             raise
-        costs = StepCosts(_assumed_curve(self._settings.target), self._target.cell_cost)
+        curve = GPU_CURVE if self._uses_gpu else CPU_CURVE
+        costs = StepCosts(curve, self._target.cell_cost)
         self._replace(Scheduler(runner, chain, speculation, costs, chances))
         self._acceptance = {m.name: AcceptanceModel(m.n_max) for m in chain.members}
         if runner.taps:
@@ -322,8 +323,11 @@ class Engine:
     def _stated_costs(self, drafters: Iterable[str]) -> StatedCosts:
         """What steps are taken to cost where no clock may have a part in it."""
         costs = {name: _DRAFT_COST if KINDS[name].is_model else 0.0 for name in drafters}
-        curve = _assumed_curve(self._settings.target)
-        return StatedCosts(GPU_CURVE if curve is GPU_CURVE else STATED_CURVE, costs)
+        return StatedCosts(GPU_CURVE if self._uses_gpu else STATED_CURVE, costs)
+
+    @property
+    def _uses_gpu(self) -> bool:
+        return self._settings.target.gpu_layers != 0 and supports_gpu()
 
     def _notices(self) -> list[str]:
         notices = []
@@ -349,7 +353,7 @@ class Engine:
         """The present runner if it gives what the drafters need, else a new one."""
         outputs = self._settings.parallel * (1 + longest)
         taps = frozenset(tap for one in plans for tap in one.taps)
-        snapshots = min(max(longest, 1), _MAX_SNAPSHOTS)
+        snapshots = num_snapshots(longest)
         if self._scheduler is not None:
             runner = self._scheduler.runner
             assert isinstance(runner, LlamaRunner)
@@ -399,10 +403,6 @@ class Engine:
         if self._cost_file is not None and self._scheduler is not None:
             self._cost_file.write(self._scheduler.costs)
             self._cost_file = None
-
-
-def _assumed_curve(target: ModelSettings) -> Mapping[int, float]:
-    return GPU_CURVE if target.gpu_layers != 0 and supports_gpu() else CPU_CURVE
 
 
 def _uses_own_heads(drafter: DrafterSettings, target: ModelSettings) -> bool:

@@ -127,18 +127,14 @@ class Proposal:
         )
 
     def as_look(self, drafter: str) -> tuple[Look, ...]:
-        """The same as something to compare; empty if there is nothing."""
-        return (Look(drafter, self.token_ids, self.confidences),) if self.token_ids else ()
+        """The same as something to compare."""
+        return (Look(drafter, self.token_ids, self.confidences),)
 
 
 def judged(request: DraftRequest, proposal: Proposal, drafter: str) -> Proposal:
     """Of a draft that cost nothing as much as is worth verifying; of one that is not, a look."""
     gate = request.gate
-    if gate is None or not proposal.token_ids:
-        return proposal
-    if gate.is_look:
-        return Proposal(catch_up_s=proposal.catch_up_s, looks=proposal.as_look(drafter))
-    if not gate.is_free:
+    if gate is None or not proposal.token_ids or not (gate.is_free or gate.is_look):
         return proposal
     count = gate.num_worth(len(proposal), proposal.confidences)
     if count >= max(request.min_tokens, 1):

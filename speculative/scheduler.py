@@ -234,7 +234,7 @@ class Scheduler:
             )
         ]
         if not generation.is_reading:
-            events.append(self._settle_step(generation, block, Proposal(), outputs, is_step=False))
+            events.append(self._settle_step(generation, block, _NO_DRAFT, outputs, is_step=False))
             generation.timings.time_to_first_token_s = time.perf_counter() - generation.started
         return events
 

@@ -10,9 +10,9 @@ from outrider.cli.bench.break_even import BreakEven, Drafts, break_even
 from outrider.cli.doctor.advice import N_GRAM, Advice
 from outrider.cli.doctor.cost_curve import RESTLESS, CostCurve
 from outrider.cli.doctor.draft_cost import DraftCost
-from outrider.cli.doctor.local_drafters import LocalDrafter
 from outrider.cli.doctor.memory import MemoryNeed
 from outrider.cli.doctor.processor import Processor
+from outrider.cli.local_drafters import LocalDrafter
 from outrider.speculative.model_facts import ModelFacts
 
 SCHEMA = 1

@@ -12,7 +12,6 @@ from outrider.cli.doctor.advice import Advice, advise, advise_smaller
 from outrider.cli.doctor.cost_curve import CostCurve, measure_curve
 from outrider.cli.doctor.diagnosis import Diagnosis, break_evens
 from outrider.cli.doctor.draft_cost import TEXT, DraftCost, measure_draft_cost
-from outrider.cli.doctor.local_drafters import local_drafters
 from outrider.cli.doctor.memory import (
     Allocations,
     MemoryNeed,
@@ -24,6 +23,7 @@ from outrider.cli.doctor.processor import Processor, examine_processor
 from outrider.cli.engine_setup import engine_settings, load_engine
 from outrider.cli.errors import UsageError
 from outrider.cli.interrupts import Interrupts
+from outrider.cli.local_drafters import local_drafters
 from outrider.profiles.sampling import Sampling
 from outrider.profiles.schema import Profile
 from outrider.speculative.cache_size import CacheShape, cache_bytes

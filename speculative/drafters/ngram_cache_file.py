@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from outrider.speculative.atomic_file import replace_file
 from outrider.speculative.drafters.ngram_counts import MAX_N, NgramCounts
 from outrider.speculative.errors import InputError
 
@@ -91,17 +92,7 @@ def add_counts(path: Path, counts: NgramCounts, vocab_size: int) -> None:
     with _held(path):
         together = load_counts(path, vocab_size)
         together.merge(counts)
-        new = path.with_name(f".{path.name}.{os.getpid()}.new")
-        try:
-            with new.open("wb") as file:
-                file.write(_encoded(together))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, path)
-        except BaseException:
-            with suppress(OSError):
-                new.unlink()
-            raise
+        replace_file(path, _encoded(together))
 
 
 @contextmanager

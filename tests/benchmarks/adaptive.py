@@ -47,7 +47,7 @@ from outrider.speculative.settings import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.gguf_edit import _raw_metadata
+from tools.gguf_edit import raw_metadata
 from tools.gguf_writer import Block, Given, write
 
 HERE = Path(__file__).parent
@@ -228,7 +228,7 @@ def random_model(target: Path, path: Path) -> Path:
     width, hidden = 64, 128
     vocab = GgufFile.open(target).text_array("tokenizer.ggml.tokens")
     assert vocab is not None
-    kept = {k: v for k, v in _raw_metadata(target).items() if k.startswith("tokenizer.")}
+    kept = {k: v for k, v in raw_metadata(target).items() if k.startswith("tokenizer.")}
     shapes = {
         "token_embd": (width, len(vocab)),
         "output_norm": (width,),

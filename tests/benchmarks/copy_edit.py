@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -45,7 +43,7 @@ from outrider.speculative.token_sequence import common_prefix_length
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.adaptive import Clock
-from benchmarks.plain_speed import TEXT, post, wait_for
+from benchmarks.plain_speed import TEXT, post, serving
 
 TOKENS = 160
 CONTEXT = 2048
@@ -185,28 +183,15 @@ def asking(
 
 
 def server_arms(arguments: argparse.Namespace) -> list[Arm]:
-    command = [arguments.server, "-m", str(arguments.model), "-t", str(arguments.threads)]
-    return [
-        Arm(SERVER, name, partial(serving, [*command, *flags]))
-        for name, flags in SERVER_SETTINGS.items()
-    ]
+    start = partial(asked_server, arguments.server, arguments.model, arguments.threads)
+    return [Arm(SERVER, name, partial(start, flags)) for name, flags in SERVER_SETTINGS.items()]
 
 
 @contextmanager
-def serving(command: Sequence[str]) -> Iterator[Ask]:
+def asked_server(server: str, model: Path, threads: int, flags: Sequence[str]) -> Iterator[Ask]:
     """A server process of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = ["-c", str(CONTEXT), "-np", "1", "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(
-        [*command, *place, "--no-webui"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        yield partial(ask_server, wait_for(f"http://127.0.0.1:{port}", process))
-    finally:
-        process.terminate()
-        process.wait()
+    with serving(server, model, threads, flags) as url:
+        yield partial(ask_server, url)
 
 
 def ask_server(url: str, prompt: Sequence[int], num_tokens: int) -> Answer:

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -90,12 +90,13 @@ def ask_server(url: str, prompt: list[int]) -> float:
 
 
 @contextmanager
-def serving(server: str, model: Path, threads: int) -> Iterator[str]:
+def serving(server: str, model: Path, threads: int, flags: Sequence[str] = ()) -> Iterator[str]:
+    """A llama-server of its own, and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [server, "-m", str(model), "-c", "2048", "-t", str(threads), "-np", "1"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--no-webui"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--no-webui", *flags]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield wait_for(f"http://127.0.0.1:{port}", process)

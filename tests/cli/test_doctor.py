@@ -20,12 +20,12 @@ from outrider.cli.doctor.advice import advise, advise_smaller
 from outrider.cli.doctor.cost_curve import CostCurve, measure_curve
 from outrider.cli.doctor.diagnosis import Diagnosis, break_evens
 from outrider.cli.doctor.draft_cost import DraftCost
-from outrider.cli.doctor.local_drafters import LocalDrafter, local_drafters
 from outrider.cli.doctor.memory import MemoryNeed
 from outrider.cli.doctor.neighbours import CoreTime, others_share
 from outrider.cli.doctor.processor import Processor, examine_processor, feature_words
 from outrider.cli.doctor.view import doctor_lines, quiet_words
 from outrider.cli.glyphs import ASCII, UNICODE
+from outrider.cli.local_drafters import LocalDrafter, local_drafters
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.model_facts import ModelFacts
 

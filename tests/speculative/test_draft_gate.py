@@ -111,8 +111,8 @@ def test_a_step_of_the_curve_is_looked_across() -> None:
 
 
 def test_without_a_word_of_the_drafter_its_streak_counts() -> None:
-    """Rows at 0.6: the first two tokens of nobody are 1/2 and 2/3 sure, after eight right ones
-    9/10 and 10/11."""
+    """Rows at 0.6: the first two tokens of nobody are 1/2 and 3/4 sure, after eight right ones
+    17/18 and 19/20."""
     gate = _gate([1.0, 1.6, 2.2], 0.0, 1.0)
     assert gate.num_worth(2) == 0
     assert gate.measured == pytest.approx(1 / 2)

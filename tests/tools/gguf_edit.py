@@ -31,7 +31,7 @@ class GgufEdit:
         file = GgufFile.open(path)
         content = path.read_bytes()
         self._version = file.version
-        self._metadata = _raw_metadata(path)
+        self._metadata = raw_metadata(path)
         self._tensors = {
             name: _Tensor(
                 tensor.shape,
@@ -85,7 +85,7 @@ class GgufEdit:
         return path
 
 
-def _raw_metadata(path: Path) -> dict[str, Raw]:
+def raw_metadata(path: Path) -> dict[str, Raw]:
     """The values as they are stored."""
     metadata = {}
     with path.open("rb") as stream:

@@ -13,7 +13,7 @@ from outrider.speculative.errors import InputError
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.load_guard import check_loadable
 from outrider.speculative.model_facts import drafter_kind
-from outrider.speculative.pairing import check_pair
+from outrider.speculative.pairing import examine
 
 _BUDGET_S = 2.0  # a folder may hold hundreds of models
 
@@ -44,8 +44,8 @@ def local_drafters(target: GgufFile, of_profile: Iterable[Path]) -> tuple[LocalD
         if _identity(path) in seen or time.monotonic() > deadline:
             continue
         seen.add(_identity(path))
-        kind = _kind(target, path)
-        if kind is not None:
+        word, kind = verdict(target, path)
+        if word == "fits":
             found.append(LocalDrafter(path, kind, path.resolve() in own))
     return tuple(found)
 
@@ -61,15 +61,17 @@ def _candidates(target: GgufFile, own: Iterable[Path]) -> Iterator[Path]:
     yield from sorted(target.path.parent.glob("*.gguf"))
 
 
-def _kind(target: GgufFile, path: Path) -> str | None:
-    """What the file can be for the target; None if it cannot draft for it."""
+def verdict(target: GgufFile, path: Path) -> tuple[str, str]:
+    """("fits", kind) for a file that can draft for the target, else ("refused", why)."""
     try:
         draft = GgufFile.open(path)
-        kind = drafter_kind(draft)
-        if kind is None and draft.file_size >= target.file_size:
-            return None
         check_loadable(draft)
-        check_pair(target, draft)
-    except InputError:
-        return None
-    return kind or "draft-simple"
+    except InputError as error:
+        return "refused", str(error).removeprefix(f"{path}: ")
+    for finding in examine(target, draft):
+        if finding.verdict == "refused":
+            return "refused", f"{finding.subject}: {finding.text}"
+    kind = drafter_kind(draft)
+    if kind is None and draft.file_size >= target.file_size:
+        return "refused", "size: it is no smaller than the target"
+    return "fits", kind or "draft-simple"

@@ -1,0 +1,26 @@
+"""replace_file(): a file holds the old content or the new, never a part."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write ``data`` beside ``path``, on disk, and put it in its place.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink()
+        raise
