@@ -13,6 +13,10 @@ def main() -> int:
         return run_program(sys.argv[1:])
     except KeyboardInterrupt:
         return 130
+    finally:
+        # an interrupt inside code that is run from text, as dataclasses are made, is noted as one
+        # that nobody caught, and would end the process by the signal; running any other forgets it
+        exec("")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,13 @@ import typer
 from typer.main import get_command
 
 from outrider.cli.errors import UsageError
-from outrider.cli.options import ProfileOption, VerboseOption, path_of, takes_fields
+from outrider.cli.options import (
+    SCREEN_FIELDS,
+    ProfileOption,
+    VerboseOption,
+    path_of,
+    takes_fields,
+)
 from outrider.cli.prompt_source import read_prompt, read_text
 from outrider.cli.strict_parser import StrictCommand, StrictGroup
 from outrider.profiles.search import default_profile
@@ -87,21 +93,45 @@ def chat(
     file: FileOption = None,
     profile: ProfileOption = None,
     system_file: SystemFileOption = None,
+    is_continued: Annotated[
+        bool,
+        typer.Option(
+            "--continue", rich_help_panel="Saved chats", help="go on with the newest saved chat"
+        ),
+    ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="NAME|PATH",
+            rich_help_panel="Saved chats",
+            help="go on with this saved chat, or begin one of that name",
+        ),
+    ] = None,
     verbose: VerboseOption = False,
     overrides: dict[str, object],
 ) -> int:
     """Chat in the terminal."""
+    if is_continued and session is not None:
+        raise UsageError("--continue and --session: give one of them, both name the chat to go on")
     chosen = _profile(profile, overrides, system_file)
     given = prompt is not None or file is not None
     first = read_prompt(None, prompt, path_of(file), use_stdin=False) if given else None
 
-    from outrider.cli.chat import chat as run_chat
+    from outrider.cli.chat.chat import chat as run_chat
 
-    return run_chat(chosen, overrides, first_prompt=first, verbose=verbose)
+    return run_chat(
+        chosen,
+        overrides,
+        first_prompt=first,
+        verbose=verbose,
+        session=session,
+        is_continued=is_continued,
+    )
 
 
 @app.command(cls=StrictCommand)
-@takes_fields(leave_out=("chat.context_policy",))
+@takes_fields(leave_out=("chat.context_policy", *SCREEN_FIELDS))
 def run(
     argument: Annotated[
         str | None, typer.Argument(metavar="PROMPT", show_default=False, help="the prompt")
@@ -161,6 +191,67 @@ def run(
 
 
 @app.command(cls=StrictCommand)
+@takes_fields(leave_out=("chat.context_policy", *SCREEN_FIELDS))
+def batch(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE.jsonl", help="one request a line; - is stdin")
+    ],
+    *,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            rich_help_panel="Output",
+            help="results, one a line; what is in it is not asked again; default stdout",
+        ),
+    ] = None,
+    parallel: Annotated[
+        int,
+        typer.Option(
+            "-np", "--parallel", metavar="N", min=1, max=256, help="answers written together"
+        ),
+    ] = 4,
+    in_order: Annotated[
+        bool,
+        typer.Option(
+            "--in-order", rich_help_panel="Output", help="results in the order of the requests"
+        ),
+    ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="no chat template, no system message"),
+    ] = False,
+    profile: ProfileOption = None,
+    system_file: SystemFileOption = None,
+    verbose: VerboseOption = False,
+    overrides: dict[str, object],
+) -> int:
+    """Answer many prompts over several slots.
+
+    A line is {"id", "prompt" or "messages", settings...}; a result is the object of run --json
+    with the id. The same command again goes on where it was stopped.
+    """
+    chosen = _profile(profile, overrides, system_file)
+
+    from outrider.cli.batch.command import BatchPlan, run_batch
+
+    return run_batch(
+        chosen,
+        overrides,
+        BatchPlan(
+            source=None if source == "-" else Path(source),
+            target=path_of(output),
+            num_slots=parallel,
+            in_order=in_order,
+            raw=raw,
+            verbose=verbose,
+        ),
+    )
+
+
+@app.command(cls=StrictCommand)
 @takes_fields(
     leave_out=(
         "speculation.synth_rates",
@@ -168,6 +259,7 @@ def run(
         "sampling.logprobs",
         "sampling.post_sampling_probs",
         "chat.context_policy",
+        *SCREEN_FIELDS,
     )
 )
 def doctor(

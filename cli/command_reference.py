@@ -26,7 +26,17 @@ Made from the program's own help by `python -m outrider.cli.command_reference`; 
 def reference() -> str:
     """The help of every command, as Markdown."""
     sections = [f"## {name}\n\n```text\n{text}\n```\n" for name, text in _pages(command(), None)]
-    return "\n".join([_HEAD, *sections])
+    return "\n".join([_HEAD, *sections, f"## In the chat\n\n{slash_commands()}"])
+
+
+def slash_commands() -> str:
+    """The commands of the chat, as a Markdown table."""
+    from outrider.cli.chat.slash import COMMANDS
+
+    cells = ((f"{one.name} {one.usage}".rstrip(), one.help) for one in COMMANDS)
+    escaped = ((call.replace("|", "\\|"), help.replace("|", "\\|")) for call, help in cells)
+    rows = (f"| `{call}` | {help} |" for call, help in escaped)
+    return "\n".join(["| command | does |", "|---|---|", *rows, ""])
 
 
 def _pages(node: Any, parent: Any) -> Iterator[tuple[str, str]]:

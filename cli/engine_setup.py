@@ -101,6 +101,7 @@ def engine_settings(profile: Profile) -> EngineSettings:
         flash_attn=target.flash_attn,
         cache_type_k=target.cache_type_k,
         cache_type_v=target.cache_type_v,
+        kv_unified=target.kv_unified,
     )
     return EngineSettings(
         target=settings,

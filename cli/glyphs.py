@@ -6,6 +6,9 @@ import math
 import os
 import sys
 from dataclasses import dataclass
+from typing import Literal
+
+GlyphSetting = Literal["auto", "unicode", "ascii"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,12 @@ UNICODE = Glyphs("›", "·", "–", "…", "─", "▁▂▃▄▅▆▇█", "
 ASCII = Glyphs(">", "|", "-", "...", "-", "_.-:=+*#", "#", "-", ("[", "]"), False)
 
 
-def glyphs_for(encoding: str | None = None, term: str | None = None) -> Glyphs:
-    """What the terminal can draw, by the encoding of stdout and ``TERM``."""
+def glyphs_for(
+    encoding: str | None = None, term: str | None = None, setting: GlyphSetting = "auto"
+) -> Glyphs:
+    """What the terminal can draw, by the encoding of stdout and ``TERM``, or what is wanted."""
+    if setting != "auto":
+        return UNICODE if setting == "unicode" else ASCII
     encoding = sys.stdout.encoding if encoding is None else encoding
     term = os.environ.get("TERM", "") if term is None else term
     is_utf8 = (encoding or "").lower().replace("-", "").replace("_", "") == "utf8"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from outrider.profiles.fields import FIELDS, KIND_FIELDS, Field, check
 from outrider.profiles.search import BARE_PROFILE, DEFAULT_PROFILE
@@ -27,6 +29,37 @@ VerboseOption = Annotated[
     bool,
     typer.Option("-v", "--verbose", help="notes, native log lines and tracebacks on stderr"),
 ]
+
+
+def _take_colour_away(is_wanted: bool) -> None:
+    if is_wanted:
+        os.environ["NO_COLOR"] = "1"  # what every console and theme goes by
+
+
+def _no_colour(
+    no_color: Annotated[
+        bool,
+        typer.Option(
+            "--no-color",
+            callback=_take_colour_away,
+            is_eager=True,
+            expose_value=False,
+            help="bold and underline only, as with NO_COLOR=1",
+        ),
+    ] = False,
+) -> None:
+    """Has the option that :class:`StrictCommand` gives to every command."""
+
+
+def no_colour_option() -> Any:
+    """``--no-color``, as typer makes it of a function."""
+    app = typer.Typer(add_completion=False)
+    app.command()(_no_colour)
+    return get_command(app).params[0]
+
+
+SCREEN_FIELDS = ("chat.markdown", "chat.theme", "chat.glyphs")
+"""For the chat alone: what the screen looks like."""
 
 _METAVARS: Mapping[type, str] = {int: "N", float: "X"}
 _SHOWN_CHOICES = 4  # more of them move from the name column into the text

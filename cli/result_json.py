@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from outrider.cli.errors import exit_code
+from outrider.speculative.errors import PromptTooLongError
 from outrider.speculative.events import GenerationResult
 from outrider.speculative.logprobs import TokenLogprob
 from outrider.speculative.statistics import (
@@ -56,6 +58,13 @@ def result_json(
         "profile": profile,
         "model": model,
     }
+
+
+def error_code(error: BaseException) -> str:
+    """The kind of an error, as ``error.code`` says it."""
+    if isinstance(error, PromptTooLongError):
+        return "prompt_too_long"
+    return "input" if exit_code(error) == 2 else "runtime"
 
 
 def _logprob(row: TokenLogprob) -> dict[str, object]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outrider.cli.answer_writer import AnswerWriter
+from outrider.cli.chat.transcript import system_messages
 from outrider.cli.engine_setup import (
     generation_settings,
     grammar_settings,
@@ -19,14 +20,13 @@ from outrider.cli.engine_setup import (
     template_kwargs,
     use_template_file,
 )
-from outrider.cli.errors import UsageError, exit_code, message, printable, report, say
+from outrider.cli.errors import UsageError, message, printable, report, say
 from outrider.cli.glyphs import glyphs_for
 from outrider.cli.interrupts import Interrupts
-from outrider.cli.result_json import result_json
+from outrider.cli.result_json import error_code, result_json
 from outrider.cli.stats_view import SYNTHETIC, TurnRecord, fit, seconds, summary_line, three_digits
-from outrider.cli.transcript import system_messages
 from outrider.profiles.schema import Profile
-from outrider.speculative.errors import EngineError, PromptTooLongError
+from outrider.speculative.errors import EngineError
 from outrider.speculative.events import Event, FinishEvent, GenerationResult, PromptEvent
 from outrider.speculative.statistics import SpeculationStats, Timings
 
@@ -102,6 +102,8 @@ class _Run:
             ):
                 result = self._take(events)
             self._finish(result)
+            for name, reason in self._session.dropped.items():
+                say(f"outrider: note: {name} dropped: {printable(reason)}; the answer went on")
         if result.error is not None:
             say(f"outrider: error: {printable(result.error[1])}")
         if result.finish_reason == "cancelled" and interrupts.exit_code is not None:
@@ -128,7 +130,7 @@ class _Run:
             stats=session.stats if session else SpeculationStats(),
             timings=session.timings if session else Timings(),
             seed=self._profile.sampling.seed or 0,
-            error=None if is_interrupt else (_code(error), message(error)),
+            error=None if is_interrupt else (error_code(error), message(error)),
         )
         self._finish(result)
 
@@ -234,9 +236,3 @@ def stats_lines(result: GenerationResult) -> list[str]:
         summary_line(turn, predict=0, width=width, glyphs=glyphs),
         fit(prompt, f" {glyphs.separator} ", width - 1),
     ]
-
-
-def _code(error: BaseException) -> str:
-    if isinstance(error, PromptTooLongError):
-        return "prompt_too_long"
-    return "input" if exit_code(error) == 2 else "runtime"

@@ -1,4 +1,4 @@
-"""Statistics in words: numbers as every screen writes them, the summary line, ``/stats``.
+"""Statistics in words: numbers as every screen writes them, and the summary line.
 
 The definitions are those of ``outrider.speculative.statistics``; a value that does not exist
 is a dash, never 0.
@@ -6,28 +6,32 @@ is a dash, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from outrider.cli.glyphs import UNICODE, Glyphs
+from outrider.cli.screen.text_kind import TextCounts, TextKind
 from outrider.speculative.events import FinishReason
-from outrider.speculative.statistics import Decision, Pause, SpeculationStats, Timings
-
-_TURNS_SHOWN = 8
+from outrider.speculative.statistics import Pause, SpeculationStats, Timings
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """What one answer cost: its counts, its times and how it ended."""
+    """What one answer cost: its counts, its times and how it ended; ``text`` by kind of text."""
 
     stats: SpeculationStats
     timings: Timings
     finish_reason: FinishReason
     first_token_s: float | None
+    text: Mapping[TextKind, TextCounts] = field(default_factory=dict)
 
 
 SYNTHETIC = "SYNTHETIC acceptance: coins decide, the text is not the model's"
 """What heads everything a synthetic run shows."""
+SHORT_SYNTHETIC = "SYNTHETIC, not the model's text"
+
+
+_NARROW, _WIDE = 60, 100  # columns
 
 
 def three_digits(value: float | None, glyphs: Glyphs = UNICODE) -> str:
@@ -90,28 +94,23 @@ def pause_words(pause: Pause, *, short: bool = False) -> str:
     return f"speculation paused: needs {needs} to pay, has {has}"
 
 
-def decision_words(decisions: Sequence[Decision]) -> str:
-    """What each drafter of a chain does: ``ngram-mod 12, draft-eagle3 needs 0.64, has 0.31``."""
-    return ", ".join(f"{one.drafter} {_length_words(one)}" for one in decisions)
-
-
-def _length_words(decision: Decision) -> str:
-    pause = decision.pause
-    if pause is None or pause.needed is None:
-        return str(decision.length)
-    return f"needs {fraction(pause.needed)}, has {fraction(pause.measured)}"
-
-
-def summary_line(record: TurnRecord, *, predict: int, width: int, glyphs: Glyphs = UNICODE) -> str:
-    """The line an answer leaves in the scrollback."""
-    if width < 60:
+def summary_line(
+    record: TurnRecord,
+    *,
+    predict: int,
+    width: int,
+    glyphs: Glyphs = UNICODE,
+    context: str = "",
+) -> str:
+    """The line an answer leaves in the scrollback; ``context`` is the share in use after it."""
+    if width < _NARROW:
         return _narrow_summary(record, width, glyphs)
     stats, separator = record.stats, f" {glyphs.separator} "
     parts = [_ending(record, predict), f"{_speed(record, glyphs)} tok/s"]
     if len(separator.join(parts)) >= width:
         parts[0] = parts[0].partition(" (")[0]
     if stats.drafts:
-        counts = f" ({stats.accepted:,} of {stats.drafted:,})" if width >= 100 else ""
+        counts = f" ({stats.accepted:,} of {stats.drafted:,})" if width >= _WIDE else ""
         parts.append(f"acceptance {fraction(stats.acceptance_rate)}{counts}")
         parts.append(f"mean length {fraction(stats.mean_accepted_length)}")
     else:
@@ -119,6 +118,8 @@ def summary_line(record: TurnRecord, *, predict: int, width: int, glyphs: Glyphs
     parts.append(f"first {seconds(record.first_token_s, glyphs)}")
     if stats.paused_steps:
         parts.append(f"paused {stats.paused_steps:,} of {stats.steps:,}")
+    if context and width >= _WIDE:
+        parts.append(f"context {context}")
     if stats.verification["synthetic"]:
         parts.insert(0, "synthetic")
     return fit(parts, separator, width - 1)
@@ -136,80 +137,20 @@ def _ending(record: TurnRecord, predict: int) -> str:
 
 
 def _narrow_summary(record: TurnRecord, width: int, glyphs: Glyphs) -> str:
-    stats, ending = record.stats, record.finish_reason
+    stats, separator = record.stats, f" {glyphs.separator} "
     words = {"cancelled": "stopped ", "context": "full ", "length": "limit ", "error": "failed "}
-    parts = [
-        f"{words.get(ending, '')}{stats.emitted:,} tok",
-        f"{_speed(record, glyphs)} tok/s",
-    ]
+    count = f"{words.get(record.finish_reason, '')}{stats.emitted:,}"
     if stats.verification["synthetic"]:
-        parts.insert(0, "synthetic")
+        count = f"synthetic{separator}{count}"
+    parts = [f"{count} tok", f"{_speed(record, glyphs)} tok/s"]
+    rates = []
     if stats.drafts:
-        rate = short_fraction(stats.acceptance_rate)
-        parts.append(f"acc {rate} len {fraction(stats.mean_accepted_length)}")
-    return fit(parts, f" {glyphs.separator} ", width - 1)
+        rate = f"acc {short_fraction(stats.acceptance_rate)}"
+        rates = [f"{rate} len {fraction(stats.mean_accepted_length)}", rate]
+    lines = [separator.join([*parts, each]) for each in rates]
+    lines += [separator.join(parts), separator.join([count, parts[1]])]
+    return next((line for line in lines if len(line) < width), parts[1])
 
 
 def _speed(record: TurnRecord, glyphs: Glyphs) -> str:
     return three_digits(record.timings.tokens_per_s, glyphs)
-
-
-def stats_rows(turns: Sequence[TurnRecord], *, width: int, glyphs: Glyphs = UNICODE) -> list[str]:
-    """``/stats``: the session, its last turns, its drafters; columns sum to the session line."""
-    total = SpeculationStats()
-    for turn in turns:
-        total.merge(turn.stats)
-    speed = three_digits(session_speed(turns), glyphs)
-    session = [
-        f"session  {plural(len(turns), 'turn')}",
-        f"{plural(total.emitted, 'token')}",
-        f"{speed} tok/s",
-        f"acceptance {fraction(total.acceptance_rate, glyphs)}",
-        f"mean length {fraction(total.mean_accepted_length, glyphs)}",
-    ]
-    if width < 60:
-        return [*session, *_narrow_drafters(total, glyphs)]
-    rows = ["  ".join(session)]
-    return rows + _turn_table(turns, glyphs) + _drafter_table(total, glyphs)
-
-
-def session_speed(turns: Sequence[TurnRecord]) -> float | None:
-    """All tokens after the first step of each answer over all their time."""
-    tokens = sum(turn.timings.tokens - turn.timings.first_step_tokens for turn in turns)
-    time = sum(turn.timings.generation_s for turn in turns)
-    return tokens / time if tokens > 0 < time else None
-
-
-def _turn_table(turns: Sequence[TurnRecord], glyphs: Glyphs) -> list[str]:
-    rows = ["turn  tokens  tok/s  drafted  accepted  rate  length   first   paused steps"]
-    for number, turn in list(enumerate(turns, 1))[-_TURNS_SHOWN:]:
-        stats = turn.stats
-        paused = f"{stats.paused_steps} of {stats.steps}" if stats.paused_steps else glyphs.dash
-        rows.append(
-            f"{number:>4}{stats.emitted:>8,}{_speed(turn, glyphs):>7}{stats.drafted:>9,}"
-            f"{stats.accepted:>10,}{fraction(stats.acceptance_rate, glyphs):>6}"
-            f"{fraction(stats.mean_accepted_length, glyphs):>8}"
-            f"{seconds(turn.first_token_s, glyphs):>8}   {paused}"
-        )
-    return rows
-
-
-def _drafter_table(total: SpeculationStats, glyphs: Glyphs) -> list[str]:
-    if not total.per_drafter:
-        return []
-    rows = ["drafter       drafts  drafted  accepted  rate  length  discarded  ms a draft"]
-    for name, counts in total.per_drafter.items():
-        cost = f"{1000 * counts.draft_s / counts.drafts:.2f}" if counts.drafts else glyphs.dash
-        rows.append(
-            f"{name:<13}{counts.drafts:>7,}{counts.drafted:>9,}{counts.accepted:>10,}"
-            f"{fraction(counts.acceptance_rate, glyphs):>6}"
-            f"{fraction(counts.mean_accepted_length, glyphs):>8}{counts.discarded:>11,}{cost:>12}"
-        )
-    return rows
-
-
-def _narrow_drafters(total: SpeculationStats, glyphs: Glyphs) -> list[str]:
-    rows = [f"drafted {total.drafted:,}", f"accepted {total.accepted:,}"]
-    for name, counts in total.per_drafter.items():
-        rows.append(f"{name} {fraction(counts.acceptance_rate, glyphs)}")
-    return rows

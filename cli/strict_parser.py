@@ -17,6 +17,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from outrider.cli.errors import UsageError
 from outrider.cli.help_page import write_options
+from outrider.cli.options import no_colour_option
+
+_NO_COLOUR = no_colour_option()
 
 
 class Parameter(Protocol):
@@ -39,6 +42,10 @@ class StrictCommand(TyperCommand):
         if surplus and not ctx.resilient_parsing:
             raise UsageError(_surplus(surplus, ctx))
         return surplus
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, _NO_COLOUR, help_option]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write_options(self, ctx, formatter)

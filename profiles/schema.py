@@ -126,6 +126,13 @@ class Target:
     cache_type_v: Annotated[
         CacheType, Option("type of the cache's values", "-ctv --cache-type-v")
     ] = "f16"
+    kv_unified: Annotated[
+        bool,
+        Option(
+            "one cache for all slots of a batch, instead of an equal part for each",
+            "--kv-unified --no-kv-unified",
+        ),
+    ] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +341,21 @@ class Chat:
             "--reasoning-preserve --no-reasoning-preserve",
         ),
     ] = False
+    markdown: Annotated[
+        bool,
+        Option(
+            "show answers as Markdown; --no-markdown: as the model writes them",
+            "--markdown --no-markdown",
+        ),
+    ] = True
+    theme: Annotated[
+        Literal["auto", "dark", "light", "none"],
+        Option("colours; auto: by the background of the terminal", "--theme"),
+    ] = "auto"
+    glyphs: Annotated[
+        Literal["auto", "unicode", "ascii"],
+        Option("characters of bars and rules; auto: by what the terminal draws", "--glyphs"),
+    ] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,10 @@ F64 = NDArray[np.float64]
 _DECAY = 0.97  # of old drafts, per draft, or per token of a bin: about the last thirty count
 _PRIOR_CHANCE = 0.7  # before anything was tested: worth a try
 _PRIOR_WEIGHT = 2.0  # tokens
-_NEW_ANSWER = 0.5  # of the evidence is kept: another text may be another matter
+_NEW_ANSWER = 0.5  # of the evidence is kept when all texts are others: another matter, maybe
 _NUM_BINS = 9
 _LEAST_DOUBT = 1e-9
 _MAX_STREAK = 512
-_LONG = 1e9  # tokens: longer than any wait
 
 
 class AcceptanceModel:
@@ -27,8 +26,9 @@ class AcceptanceModel:
     they go by position; positions never tested get the chance over all positions. Where the
     drafter says how sure it is, they go by its confidence: counts in bins of equal ratio of
     doubt (1/2, 1/4, 1/8, ...), which start from the confidence itself times how far it was
-    right so far; what a drafter's word is worth is kept from text to text. For those who say
-    nothing :func:`after_streak` can.
+    right so far; what a drafter's word is worth is kept from text to text. A surer token is no
+    less likely to stand: bins that say otherwise count together. For those who say nothing
+    :func:`after_streak` can.
     """
 
     def __init__(self, n_max: int) -> None:
@@ -36,21 +36,25 @@ class AcceptanceModel:
         self._stood = np.zeros(n_max)
         self._bin_tested = np.zeros(_NUM_BINS)
         self._bin_stood = np.zeros(_NUM_BINS)
+        self._pools: tuple[F64, F64] | None = None  # of the bins, where nothing has changed since
         self._claimed = _PRIOR_WEIGHT  # sum of the confidences of tested tokens
         self._kept = _PRIOR_WEIGHT  # those of them that stood
         self.version = 0
         """Changes with every observation."""
-        self.num_since = _LONG
+        self.num_since = 0
         """Tokens that were emitted since a draft was begun."""
+        self.num_in_vain = 0
+        """Steps in which no draft was worth verifying, since one was."""
 
     @property
     def is_tested(self) -> bool:
         """True once a draft was seen."""
         return bool(self._tested.any())
 
-    def begin_answer(self) -> None:
-        """Trust what was learnt from another text less."""
-        self._decay(_NEW_ANSWER)
+    def begin_answer(self, num_slots: int = 1) -> None:
+        """Trust what was learnt from other texts less; one of ``num_slots`` is another now."""
+        self._decay(_NEW_ANSWER ** (1 / num_slots))
+        self.num_in_vain = int(self.num_in_vain * (1 - 1 / num_slots))
 
     def begin_draft(self) -> None:
         """A new draft: what came before it counts for less."""
@@ -66,6 +70,7 @@ class AcceptanceModel:
             at = _bin(confidence)
             self._bin_tested[at] = _DECAY * self._bin_tested[at] + 1
             self._bin_stood[at] = _DECAY * self._bin_stood[at] + stood
+            self._pools = None
             self._claimed = _faded(self._claimed) + confidence
             self._kept = _faded(self._kept) + stood
 
@@ -87,13 +92,40 @@ class AcceptanceModel:
         trust = min(1.0, self._kept / self._claimed)
         bins = np.minimum(-np.log2(np.maximum(1 - confidences, _LEAST_DOUBT)), _NUM_BINS - 1)
         at = bins.astype(np.intp)
-        stood = self._bin_stood[at] + _PRIOR_WEIGHT * trust * confidences
-        return np.asarray(stood / (self._bin_tested[at] + _PRIOR_WEIGHT))
+        if self._pools is None:
+            self._pools = _pooled(self._bin_stood, self._bin_tested)
+        stood, tested = self._pools
+        return np.asarray(
+            (stood[at] + _PRIOR_WEIGHT * trust * confidences) / (tested[at] + _PRIOR_WEIGHT)
+        )
 
     def _decay(self, factor: float) -> None:
         self.version += 1
         self._tested *= factor
         self._stood *= factor
+
+
+def _pooled(stood: F64, tested: F64) -> tuple[F64, F64]:
+    """The counts [bins], added up over neighbours whose rates fall instead of rising.
+
+    Isotonic regression by pooling adjacent violators (Ayer et al. 1955).
+    """
+    pools: list[tuple[int, float, float]] = []  # first bin, counts; bins without any are passed
+    ends: list[int] = []
+    for at, (own_stood, own_tested) in enumerate(zip(stood.tolist(), tested.tolist(), strict=True)):
+        if not own_tested:
+            continue
+        first = at
+        while pools and pools[-1][1] * own_tested > own_stood * pools[-1][2]:
+            first, more_stood, more_tested = pools.pop()
+            own_stood, own_tested = own_stood + more_stood, own_tested + more_tested
+            ends.pop()
+        pools.append((first, own_stood, own_tested))
+        ends.append(at + 1)
+    stood, tested = np.zeros_like(stood), np.zeros_like(tested)
+    for (first, all_stood, all_tested), end in zip(pools, ends, strict=True):
+        stood[first:end], tested[first:end] = all_stood, all_tested
+    return stood, tested
 
 
 def after_streak(streak: int, num_tokens: int) -> F64:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from outrider.speculative.errors import EngineError
-from outrider.speculative.events import GenerationResult
-from outrider.speculative.generation import Generation
+from outrider.speculative.events import FinishEvent, GenerationResult
+from outrider.speculative.generation import Generation, Slot
+from outrider.speculative.rounds import Rounds
 from outrider.speculative.scheduler import Scheduler
 from outrider.speculative.session import Session
 from outrider.speculative.settings import GenerationSettings
@@ -34,8 +35,9 @@ class AnswerPool:
     Answers join the running ones at the next round and leave when they end.
     """
 
-    def __init__(self, scheduler: Callable[[], Scheduler]) -> None:
+    def __init__(self, scheduler: Callable[[], Scheduler], slots: Sequence[Slot] = ()) -> None:
         self._scheduler = scheduler
+        self._slots = slots
         self._arrived: SimpleQueue[_Ticket | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
         self._thread.start()
@@ -67,29 +69,22 @@ class AnswerPool:
         self._thread.join()
 
     def _run(self) -> None:
-        running: dict[Generation, _Ticket] = {}
-        is_closed = False
-        while running or not is_closed:
-            while not is_closed and (not running or not self._arrived.empty()):
+        tickets: dict[Generation, _Ticket] = {}
+        rounds, is_closed = Rounds(self._scheduler, self._slots), False
+        while tickets or not is_closed:
+            while not is_closed and (not tickets or not self._arrived.empty()):
                 ticket = self._arrived.get()
                 if ticket is None:
                     is_closed = True
                 elif (generation := _begun(ticket)) is not None:
-                    running[generation] = ticket
-            if running:
-                self._round(list(running))
-            for generation in [one for one in running if one.finish_reason is not None]:
-                self._scheduler().end(generation)
-                ticket = running.pop(generation)
-                ticket.result = generation.finish_event().result
-                ticket.done.set()
-
-    def _round(self, generations: Sequence[Generation]) -> None:
-        try:
-            self._scheduler().round(generations)
-        except EngineError as error:
-            for generation in generations:
-                generation.finish("error", ("decode_failed", str(error)))
+                    tickets[generation] = ticket
+                    rounds.join(generation)
+            for generation, events in rounds.advance() if tickets else ():
+                for event in events:
+                    if isinstance(event, FinishEvent):
+                        ticket = tickets.pop(generation)
+                        ticket.result = event.result
+                        ticket.done.set()
 
 
 def _begun(ticket: _Ticket) -> Generation | None:
@@ -102,6 +97,4 @@ def _begun(ticket: _Ticket) -> Generation | None:
         ticket.error = error
         ticket.done.set()
         return None
-    if ticket.settings.predict == 0:
-        generation.finish("length")
     return generation

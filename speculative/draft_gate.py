@@ -26,7 +26,7 @@ class Choice:
     measured: float
 
     @classmethod
-    def of(cls, chances: F64, step_s: F64, floor: float, other_tokens: int) -> Choice:
+    def of(cls, chances: F64, step_s: F64, floor: float, other_tokens: float) -> Choice:
         """Among drafts of 1..n tokens.
 
         Args:
@@ -56,8 +56,7 @@ class DraftGate:
         max_tokens: at most so many.
         is_look: the draft is only compared with what the target says by itself: it costs no
             row of the target.
-        is_free: drafting costs nothing to speak of: the drafter proposes all it knows, and
-            :meth:`num_worth` says how much of it is verified.
+        is_free: drafting costs nothing to speak of: it is asked for all it knows.
     """
 
     max_tokens: int
@@ -68,11 +67,14 @@ class DraftGate:
     """Seconds to draft one more token."""
     floor: float
     """Tokens a second of what is done otherwise."""
-    other_tokens: int = 0
+    other_tokens: float = 0
     """What the other sequences of the batch emit."""
     streak: int = 0
     """Tokens of this drafter that were right in a row, for drafters that do not say how sure
     they are."""
+    rate: float = 0.0
+    """Tokens a second that it brings on average, where it is asked for that: one more token
+    keeps up with it, or its time is better spent on the next step."""
     is_look: bool = False
     is_free: bool = False
     length: int | None = None
@@ -131,4 +133,4 @@ class DraftGate:
         count = len(gains)
         rows_s = self.verify_s[first : first + count] - self.verify_s[first - 1]
         draft_s = self.token_s * (np.arange(1, count + 1) - drafted)
-        return bool((gains > self.floor * (rows_s + draft_s)).any())
+        return bool((gains > max(self.floor, self.rate) * (rows_s + draft_s)).any())

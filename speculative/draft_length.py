@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.speculative.acceptance import AcceptanceModel
@@ -11,20 +10,13 @@ from outrider.speculative.draft_gate import DraftGate
 from outrider.speculative.drafter_policy import DrafterPolicy
 from outrider.speculative.proposal import Proposal
 from outrider.speculative.statistics import Decision, Pause
-from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.step_costs import StepCosts, StepLoad
 
 _FIRST_PLAIN, _PLAIN_INTERVAL = 8, 32  # steps with drafts before one without measures plain
 
 
-@dataclass(slots=True)  # not frozen, which would cost: one is made in every step
-class StepLoad:
-    """What else a step carries: cached tokens, and rows of other sequences in the batch."""
-
-    num_cells: int = 0
-    other_rows: int = 0
-
-
 _ALONE = StepLoad()
+_LATELY = 0.25  # weight of the last step in what is expected of the next
 
 
 class DraftLength(Protocol):
@@ -48,6 +40,11 @@ class DraftLength(Protocol):
     @property
     def decisions(self) -> tuple[Decision, ...]: ...
 
+    @property
+    def expected(self) -> tuple[float, float]:
+        """Draft tokens of the coming step, and those of them that stand, as it was lately."""
+        ...
+
     def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
         """The most tokens that are asked for in the coming step, at most ``limit``."""
         ...
@@ -63,6 +60,7 @@ class FixedLength:
     paused: Pause | None = None
     gates: Mapping[str, DraftGate] | None = None
     decisions: tuple[Decision, ...] = ()
+    expected = (0.0, 0.0)  # nobody asks: others have a fixed length too
 
     def __init__(self, length: int) -> None:
         self.length = self._length = length
@@ -81,8 +79,11 @@ class AdaptiveLength:
     Expected tokens of a draft of k are 1 plus the chances that its first i tokens all stand;
     the time is that of verifying k + 1 rows and drafting k tokens, both measured. A drafter
     pays if it is faster than whatever comes after it in the chain: another drafter that always
-    proposes, or no draft at all. One that costs nothing proposes all it knows, and each draft
-    is judged by itself; one that costs is asked only if it pays on average.
+    proposes, or no draft at all. Beside other sequences, tokens and time are those of all
+    together, with the drafts that are expected of the others.
+
+    One that costs nothing proposes all it knows, and each draft is judged by itself; one that
+    costs is asked only if it pays on average.
 
     What does not pay is never sent to the target. It is compared with what the target goes on
     to say (a *look*), which costs the drafting alone: all the time for drafters that cost
@@ -113,6 +114,7 @@ class AdaptiveLength:
         self._drafted = False
         self._num_idle = 0  # steps in which nothing is expected of asking
         self._is_asking = False
+        self._lately = 0.0, 0.0  # drafted and accepted in a step
 
     @property
     def paused(self) -> Pause | None:
@@ -125,6 +127,12 @@ class AdaptiveLength:
     @property
     def decisions(self) -> tuple[Decision, ...]:
         return tuple(Decision(name, m.length, m.pause) for name, m in self._members.items())
+
+    @property
+    def expected(self) -> tuple[float, float]:
+        # that it does not pay is known to the others before it shows
+        may_draft = any(member.length or member.is_free for member in self._members.values())
+        return self._lately if may_draft else (0.0, 0.0)
 
     @property
     def length(self) -> int:
@@ -141,13 +149,17 @@ class AdaptiveLength:
             self._num_idle -= 1
             self.gates = {}
             return 0
-        others = load.other_rows
-        verify_s = self._costs.verify_s(limit, num_cells=load.num_cells, other_rows=others)
-        floor = float((1 + others) / verify_s[0])
+        verify_s = self._costs.verify_s(limit, num_cells=load.num_cells, other_rows=load.rows)
+        if load.drafted:
+            verify_s = verify_s + self._drafting_s(load.drafted)
+        floor = float((1 + load.tokens) / verify_s[0])
+        if not (self._drafted or load.drafted):  # one step of other rows makes two changes
+            verify_s = verify_s.copy()
+            verify_s[1:] += self._costs.switch_s
         is_plain = self._num_drafts >= self._plain_after
         gates = {}
         for name, member in reversed(self._members.items()):
-            gate = member.gate(verify_s[: member.n_max + 1], floor, others, is_plain)
+            gate = member.gate(verify_s[: member.n_max + 1], floor, load, is_plain)
             if gate is not None:
                 gates[name] = gate
             floor = max(floor, member.speed)
@@ -156,6 +168,9 @@ class AdaptiveLength:
 
     def observe(self, proposal: Proposal, num_accepted: int, emitted: Sequence[int]) -> None:
         self._drafted = bool(proposal.token_ids)
+        drafted, accepted = self._lately
+        drafted += _LATELY * (len(proposal) - drafted)
+        self._lately = drafted, accepted + _LATELY * (num_accepted - accepted)
         if self._drafted:
             self._num_drafts += 1
         elif self._num_drafts >= self._plain_after:
@@ -170,8 +185,14 @@ class AdaptiveLength:
                 member.observe(proposal, num_accepted)
             else:
                 member.follow(emitted)
-        if self._is_asking and not (self._drafted or proposal.looks):
+        if self._is_asking and not self._drafted:
             for member in self._members.values():
-                member.num_empty += 1
+                member.note_in_vain()
             self._num_idle = min(member.num_idle for member in self._members.values())
         self._is_asking = False
+
+    def _drafting_s(self, num_tokens: int) -> float:
+        """Seconds that so many tokens for the others take, with the drafter in force here."""
+        *_, last = self._members
+        name = next((name for name, member in self._members.items() if member.length), last)
+        return float(self._costs.draft_s(num_tokens, name)[-1])

@@ -13,16 +13,20 @@ from outrider.speculative.acceptance import AcceptanceModel, after_streak
 from outrider.speculative.draft_gate import Choice, DraftGate
 from outrider.speculative.proposal import Look, Proposal
 from outrider.speculative.statistics import Pause
-from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.step_costs import StepCosts, StepLoad
 
 F64 = NDArray[np.float64]
 
 _LOOK_SHARE = 0.01  # of the time of plain decoding may go into drafts that are only compared
 _LOOK_LENGTH = 2
+_ANSWER = 200  # tokens within which it pays that a drafter reads the text
 _MAX_LOOKS = 4  # that are compared at the same time
 _MAX_IDLE = 7
-_OFTEN_EMPTY = (8, 32, 32)  # steps without a proposal after which another step is left out
-_FREE_SHARE = 0.02  # a token drafted in less of a plain step than this costs nothing
+_OFTEN_IN_VAIN = (8, 32, 32)  # steps with nothing worth it after which another is left out
+_PROMISING = 2  # tokens that were right in a row: it may be worth it soon
+# a token drafted in less of a plain token's time than this costs nothing: what is drafted from the
+# text takes so long where a step takes 4 ms, and is left out of most steps where it is in vain
+_FREE_SHARE = 0.05
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +56,8 @@ class DrafterPolicy:
         length: the length in force.
         pause: why that is 0.
         speed: expected tokens a second, if it is asked because that pays; else 0.
-        num_empty: steps in which it had nothing to propose, since it last had.
+        is_free: a token costs nothing to speak of: how much of a draft is worth it is decided
+            when it is there.
     """
 
     def __init__(
@@ -62,7 +67,7 @@ class DrafterPolicy:
         self.length = 0
         self.pause: Pause | None = None
         self.speed = 0.0
-        self.num_empty = 0
+        self.is_free = False
         self._name = name
         self._costs = costs
         self._acceptance = acceptance
@@ -71,79 +76,110 @@ class DrafterPolicy:
         self._looks: list[_OpenLook] = []
         self._streak = 0  # tokens that were right in a row
         self._look_interval = 0.0  # tokens between two looks that the time allows
+        self._wait = 0.0  # the same with what is to be read before
+        self._allowed_s = 0.0  # for looks, a token of the answer
+        self._read_s = 0.0  # of a token of the text
+        self._is_begun = False  # it has read the text up to here, or a little before
+        # the times of steps with 1.. tokens, and what they were found from
+        self._step_s: F64 = np.empty(0)
+        self._priced = (-1, 0.0, 0.0)
         # the best length on average, and what it was found from
-        self._weighed = (-1, -1, 0.0)
+        self._weighed = (-1, False, -1, 0.0, 0.0)
         self._best = 0
         self._best_speed = 0.0
         self._reason: Pause | None = None
         self._token_s = 0.0
-        self._is_free = False
 
     @property
     def num_idle(self) -> int:
-        """Steps for which it need not be asked, after one in which it had nothing to say."""
+        """Steps for which it need not be asked, after one in which it was in vain."""
+        if self.is_free:
+            if self._streak >= _PROMISING:
+                return 0
+            return sum(self._acceptance.num_in_vain >= count for count in _OFTEN_IN_VAIN)
         if self._looks:
             return 0
-        if self._is_free:
-            return sum(self.num_empty >= count for count in _OFTEN_EMPTY)
-        return int(min(max(self._look_interval - self._acceptance.num_since, 0), _MAX_IDLE))
+        return int(min(max(self._wait - self._acceptance.num_since, 0), _MAX_IDLE))
 
-    def gate(
-        self, verify_s: F64, floor: float, other_tokens: int, is_plain: bool
-    ) -> DraftGate | None:
+    def gate(self, verify_s: F64, floor: float, load: StepLoad, is_plain: bool) -> DraftGate | None:
         """What the drafter may do in the coming step; None: nothing.
 
         ``verify_s`` are the times of steps with 0.. draft tokens, ``floor`` the tokens a second
         without this drafter.
         """
-        most = len(verify_s) - 1
-        self._weigh(verify_s, floor, other_tokens)
+        most, others = len(verify_s) - 1, load.tokens
+        self._weigh(verify_s, floor, load)
         is_asked = self._best and not is_plain
-        if not self._is_free:
+        if not self.is_free:
             self.length, self.pause = self._best, self._reason
             self.speed = 0.0 if is_plain else self._best_speed
-            if not is_asked and self._acceptance.num_since < self._look_interval:
+            self._wait = self._look_interval + self._reading_s(load) / self._allowed_s
+            if not is_asked and self._acceptance.num_since < self._wait:
                 return None
+            self._is_begun = True
         gate = DraftGate(
-            most, self._acceptance, verify_s, self._token_s, floor, other_tokens, self._streak
+            most, self._acceptance, verify_s, self._token_s, floor, others, self._streak
         )
         self._gate = gate
-        if self._is_free:
+        if self.is_free:
             gate.is_free, gate.is_look = True, is_plain
         elif is_asked:
-            gate.floor = self._best_speed
+            gate.rate = self._best_speed
             gate.max_tokens = most if self._gives_confidence else self._best
         else:
             gate.is_look, gate.max_tokens = True, min(_LOOK_LENGTH, most)
+            self._acceptance.num_since = 0  # known to other sequences of the same step
         return gate
 
-    def _weigh(self, verify_s: F64, floor: float, other_tokens: int) -> None:
+    def _reading_s(self, load: StepLoad) -> float:
+        """Seconds to read the text, if that is still to be done."""
+        return 0.0 if self._is_begun else self._read_s * load.num_own
+
+    def _weigh(self, verify_s: F64, floor: float, load: StepLoad) -> None:
         """Find the best length on average, as long as nothing has changed the last answer."""
         most = len(verify_s) - 1
-        weighed = (self._acceptance.version, most, floor)
-        if weighed == self._weighed:
+        priced = (most, floor, float(verify_s[-1]))
+        if self._priced != priced:
+            self._price(verify_s, floor, load)
+            self._priced = priced
+        weighed = (self._acceptance.version, self._is_begun, *priced)
+        if self.is_free or weighed == self._weighed:
             return
-        self._weighed, costs = weighed, self._costs
-        plain_s, token_s = float(verify_s[0]), costs.token_s(self._name)
-        draft_s = costs.draft_s(most, self._name)
-        self._token_s = token_s or 0.0
-        self._is_free = token_s is not None and draft_s[1] < _FREE_SHARE * plain_s
-        look_s = costs.look_s(_LOOK_LENGTH, self._name)
-        self._look_interval = look_s / (_LOOK_SHARE * plain_s)
-        step_s = verify_s[1:] + draft_s[1:]
-        if ((1 + other_tokens + np.arange(1, most + 1)) / step_s).max() <= floor:
-            self._look_interval = math.inf  # not even if every token stood
-        best = Choice.of(self._acceptance.chances()[:most], step_s, floor, other_tokens)
+        self._weighed = weighed
+        best = Choice.of(self._acceptance.chances()[:most], self._step_s, floor, load.tokens)
         self._best, self._best_speed, self._reason = best.length, best.speed, None
-        if best.speed <= floor:
+        saved_s = (1 + load.tokens) * (1 / floor - 1 / best.speed)  # a token
+        pays, pays_reading = saved_s > 0, _ANSWER * saved_s >= self._reading_s(load)
+        if not pays and self._acceptance.is_tested:
+            self._reason = Pause("does not pay", best.needed, best.measured)
+        elif pays and not pays_reading:
+            self._reason = Pause("does not pay for reading the text first")
+        if not (pays and pays_reading):
             self._best, self._best_speed = 0, 0.0
-            if self._acceptance.is_tested:
-                self._reason = Pause("does not pay", best.needed, best.measured)
+
+    def _price(self, verify_s: F64, floor: float, load: StepLoad) -> None:
+        """What its drafts and looks cost, and whether that is anything."""
+        costs, most = self._costs, len(verify_s) - 1
+        token_s = costs.token_s(self._name)
+        draft_s = costs.draft_s(most, self._name, beside=load.drafted)
+        self._step_s = verify_s[1:] + draft_s[1:]
+        self._token_s = token_s or 0.0
+        plain_token_s = float(verify_s[0]) / (1 + load.tokens)
+        self.is_free = bool(draft_s[1] < _FREE_SHARE * plain_token_s)  # until it is known, too
+        look_s = costs.look_s(_LOOK_LENGTH, self._name)
+        self._read_s, self._allowed_s = costs.read_s(self._name), _LOOK_SHARE * plain_token_s
+        self._look_interval = look_s / self._allowed_s
+        if ((1 + load.tokens + np.arange(1, most + 1)) / self._step_s).max() <= floor:
+            self._look_interval = math.inf  # not even if every token stood
+
+    def note_in_vain(self) -> None:
+        """It had nothing that was worth verifying, or was not asked."""
+        self._acceptance.num_in_vain += 1
 
     def observe(self, proposal: Proposal, num_accepted: int) -> None:
         """Learn from a verified draft."""
         self._looks.clear()
-        self.num_empty = 0
+        self._acceptance.num_in_vain = 0
         self._acceptance.num_since = 0
         self._gives_confidence |= proposal.confidences is not None
         sure = self._confidences(proposal.confidences, len(proposal))
@@ -152,7 +188,6 @@ class DrafterPolicy:
 
     def begin_look(self, look: Look) -> None:
         """Compare a draft with what comes from now on."""
-        self.num_empty = 0
         self._acceptance.num_since = 0
         if len(self._looks) < _MAX_LOOKS:
             sure = self._confidences(look.confidences, len(look.token_ids))

@@ -24,12 +24,15 @@ from outrider.speculative.drafters.build import (
     plan,
 )
 from outrider.speculative.errors import InputError
+from outrider.speculative.generation import Slot
 from outrider.speculative.grammar_vocabulary import GrammarVocabulary
 from outrider.speculative.llama import supports_gpu
 from outrider.speculative.llama_runner import LlamaRunner
 from outrider.speculative.model_store import ModelStore, Progress
+from outrider.speculative.outlook import Outlook, outlook
 from outrider.speculative.prompt_encoder import PromptEncoder
 from outrider.speculative.reasoning_tags import ReasoningTags
+from outrider.speculative.rounds import Rounds
 from outrider.speculative.runner import Runner
 from outrider.speculative.sampler import Sampler
 from outrider.speculative.scheduler import Scheduler
@@ -53,6 +56,7 @@ from outrider.speculative.step_costs import (
 )
 from outrider.speculative.synthetic import acceptance_chances
 
+_MOST_TIMED = 64  # rows of a decode; beyond them the curve goes on as it is assumed
 _DRAFT_COST = 0.1  # of a model drafter's token, in plain steps, where none may be measured
 
 
@@ -63,10 +67,10 @@ class Engine:
         started = time.perf_counter()
         self._settings = settings
         self._progress = progress
-        self._models = ModelStore(progress)
+        self._models = ModelStore(lambda stage, fraction: self._progress(stage, fraction))
         self._scheduler: Scheduler | None = None
         self._drafters: tuple[DrafterSettings, ...] = ()
-        self._num_sessions = 0
+        self._slots: list[Slot] = []
         self._cost_file: CostFile | None = None
         self._acceptance: dict[str, AcceptanceModel] = {}
         self._grammar_vocabulary: GrammarVocabulary | None = None
@@ -141,6 +145,19 @@ class Engine:
     def speculation(self) -> SpeculationSettings:
         return self._running.speculation
 
+    @property
+    def gives_law(self) -> bool:
+        """True if a drafter says what its tokens are drawn from, as it is used now."""
+        running = self._running
+        return running.speculation.sampling == "probabilistic" and running.drafter.gives_law
+
+    def outlooks(self, num_cells: int) -> tuple[Outlook, ...]:
+        """What drafts cost and bring, for each drafter, behind ``num_cells`` cached tokens."""
+        return tuple(
+            outlook(name, longest, self._running.costs, self._acceptance[name], num_cells)
+            for name, longest in self._limits().items()
+        )
+
     # text to tokens
 
     @property
@@ -150,6 +167,10 @@ class Engine:
     def encode(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Token ids of a raw prompt, with exactly one BOS where the model wants it."""
         return self._prompts.encode(text, parse_special=parse_special)
+
+    def pieces(self, token_ids: Sequence[int]) -> list[bytes]:
+        """What each token prints; nothing for control tokens."""
+        return [self._target.vocabulary.piece(token_id) for token_id in token_ids]
 
     def render(
         self, messages: Sequence[Message], kwargs: Mapping[str, object] | None = None
@@ -177,15 +198,19 @@ class Engine:
         self,
         speculation: SpeculationSettings,
         drafters: Sequence[DrafterSettings] | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> None:
         """Draft in another way; ``drafters`` None keeps the kinds.
 
         Sessions go on; if the new drafts are longer than the context has outputs for, or read
-        hidden states, the conversation is read again.
+        hidden states, the conversation is read again. From now on ``progress`` is told what
+        that of :meth:`load` was.
 
         Raises:
             InputError: a combination that cannot work; the former way stays.
         """
+        self._progress = progress or self._progress
         drafters = self._drafters if drafters is None else tuple(drafters)
         _check(speculation)
         plans = [plan(one, speculation, self._target.path) for one in drafters]
@@ -200,6 +225,8 @@ class Engine:
             raise
         curve = GPU_CURVE if self._uses_gpu else CPU_CURVE
         costs = StepCosts(curve, self._target.cell_cost)
+        if self._scheduler is not None:
+            costs.take_plain_steps(self._scheduler.costs)
         self._replace(Scheduler(runner, chain, speculation, costs, chances))
         self._acceptance = {m.name: AcceptanceModel(m.n_max) for m in chain.members}
         if runner.taps:
@@ -238,8 +265,7 @@ class Engine:
             return verify
         if sampling.mirostat:
             return "match"
-        sampled = self.speculation.sampling == "probabilistic" and self._running.drafter.gives_law
-        return "rejection" if sampled else "match"
+        return "rejection" if self.gives_law else "match"
 
     @property
     def max_batch(self) -> int:
@@ -267,20 +293,27 @@ class Engine:
         Raises:
             InputError: all slots are taken.
         """
-        if self._num_sessions >= self._settings.parallel:
+        if len(self._slots) >= self._settings.parallel:
             raise InputError(f"all {self._settings.parallel} slots are taken; give --parallel")
-        self._num_sessions += 1
-        return Session(
-            self._num_sessions - 1,
+        session = Session(
+            len(self._slots),
             lambda: self._running,
             self._target.vocabulary,
             self._plan,
             self._constrain,
+            self._models.stop,
+            self._slots,
         )
+        self._slots.append(session.slot)
+        return session
 
     def pool(self) -> AnswerPool:
         """Answers on several sessions together; to be closed before the engine is."""
-        return AnswerPool(lambda: self._running)
+        return AnswerPool(lambda: self._running, self._slots)
+
+    def rounds(self) -> Rounds:
+        """Answers that are written together; to be closed before the engine is."""
+        return Rounds(lambda: self._running, self._slots)
 
     # inside
 
@@ -310,15 +343,19 @@ class Engine:
         running = self._running
         if not running.speculation.adaptive or running.chances is not None:
             return FixedLength(self._fixed_length)
-        bound = running.speculation.n_max
-        limits = {m.name: min(m.n_max, bound or m.n_max) for m in running.drafter.members}
+        limits = self._limits()
         if settings.seed is not None and rule == "rejection":
             # a timed length would let the machine's mood choose which coins are thrown, and
             # one learnt from earlier answers what was asked before
             return AdaptiveLength(self._stated_costs(limits), limits)
         for acceptance in self._acceptance.values():
-            acceptance.begin_answer()
+            acceptance.begin_answer(self._settings.parallel)
         return AdaptiveLength(running.costs, limits, self._acceptance)
+
+    def _limits(self) -> dict[str, int]:
+        """The most tokens in a draft of each drafter."""
+        bound = self.speculation.n_max
+        return {m.name: min(m.n_max, bound or m.n_max) for m in self._running.drafter.members}
 
     def _stated_costs(self, drafters: Iterable[str]) -> StatedCosts:
         """What steps are taken to cost where no clock may have a part in it."""
@@ -382,7 +419,7 @@ class Engine:
         """Know what batches and drafts cost: from the last time, or by timing some."""
         running = self._running
         runner, costs = running.runner, running.costs
-        most = min(self.max_batch, running.drafter.n_max + 1)
+        most = min(self.max_batch, _MOST_TIMED)  # of all slots together
         if most < 1:
             return
         is_known, folder = False, self._settings.costs_folder

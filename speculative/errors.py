@@ -26,3 +26,11 @@ class PromptTooLongError(InputError):
             f"the prompt does not fit the context: needs {needed:,} tokens, has {available:,};"
             " give a larger --ctx-size or a shorter prompt"
         )
+
+
+class DecodeStoppedError(EngineError):
+    """A decode was broken off because somebody asked for it; the text can go on from before it."""
+
+
+class CacheFullError(EngineError):
+    """The cache that all slots share has no room for the coming step; nothing was changed."""

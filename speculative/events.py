@@ -9,6 +9,8 @@ from outrider.speculative.logprobs import TokenLogprob
 from outrider.speculative.statistics import Decision, SpeculationStats, Timings
 
 FinishReason = Literal["stop", "length", "context", "cancelled", "error"]
+Spans = tuple[tuple[int, int], ...]
+"""Parts of a text, each from its first character to the one after its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,17 @@ class StepEvent:
 
     ``text`` is what may be shown now: complete characters, no part of a stop string. It can
     be empty, and it can belong to tokens of earlier steps. ``reasoning`` is the same of what
-    the model thinks before it answers.
+    the model thinks before it answers. ``num_drafted`` draft tokens were verified.
+    ``accepted`` are the parts of ``text`` that came from a draft, if they were asked for; a
+    character that is split over tokens belongs to the one that completes it.
     """
 
     text: str
     token_ids: tuple[int, ...]
     num_accepted: int
     reasoning: str = ""
+    num_drafted: int = 0
+    accepted: Spans = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class FinishEvent:
     text: str
     result: GenerationResult
     reasoning: str = ""
+    accepted: Spans = ()
 
 
 Event = PromptEvent | StepEvent | FinishEvent

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.draft_length import DraftLength
-from outrider.speculative.events import FinishEvent, FinishReason, GenerationResult
+from outrider.speculative.events import FinishEvent, FinishReason, GenerationResult, Spans
 from outrider.speculative.law import BlockLaw, TokenLaw
 from outrider.speculative.logprobs import TokenLogprob, logprob_of_law, logprob_of_row
 from outrider.speculative.proposal import Proposal, Verdict
 from outrider.speculative.reasoning import ReasoningSplitter
 from outrider.speculative.settings import GenerationSettings
 from outrider.speculative.statistics import Rule, SpeculationStats, StepRecord, Timings
-from outrider.speculative.text_stream import TextStream
+from outrider.speculative.text_stream import AcceptedText, TextStream
 from outrider.speculative.token_sequence import TokenSequence
 from outrider.speculative.tokenizer import Tokenizer, printed_pieces
 from outrider.speculative.uniforms import Coins, Uniforms, fresh_seed
@@ -61,8 +61,11 @@ class Generation:
         self.timings = Timings()
         self.token_ids: list[int] = []
         self.logprobs: list[TokenLogprob] = []
+        self.reading: I32 = self.prompt
+        """What has to be in the cache before a step: the prompt, or the text of one that goes
+        on after its part of the cache was given up."""
         self.num_cached_prompt = 0
-        self.num_prompt_read = 0
+        self.is_cancelled = False
         self.last_draft_length: int | None = None
         self.finish_reason: FinishReason | None = None
         self.error: tuple[str, str] | None = None
@@ -70,6 +73,7 @@ class Generation:
         self.is_end = _never if settings.sampling.ignore_eos else tokenizer.is_end
         self._n_ctx = n_ctx
         self._stream = TextStream(settings.stop)
+        self._accepted = AcceptedText() if settings.marks_accepted else None
         self._splitter = ReasoningSplitter(settings.reasoning) if settings.reasoning else None
         self._piece = printed_pieces(tokenizer, settings.reasoning)
         self._answer: list[str] = []
@@ -77,8 +81,13 @@ class Generation:
 
     @property
     def is_reading(self) -> bool:
-        """True while a part of the prompt is not decoded yet."""
-        return self.num_prompt_read < len(self.prompt)
+        """True while a part of what is to be read is not decoded yet."""
+        return self.slot.num_read < len(self.reading)
+
+    @property
+    def goes_on(self) -> bool:
+        """True if what is read is no prompt: nothing is drawn after it."""
+        return self.reading is not self.prompt
 
     @property
     def max_draft(self) -> int:
@@ -101,33 +110,43 @@ class Generation:
         law: BlockLaw,
         *,
         is_step: bool,
-    ) -> tuple[list[int], int]:
+    ) -> tuple[list[int], StepRecord]:
         """Emit what a decode gave, up to an end token, a stop string or a limit.
 
         Returns:
-            the emitted tokens, and how many of them came from the draft.
+            the emitted tokens, and what is counted of them.
         """
         draft = proposal.token_ids
         tokens = list(draft[: verdict.num_accepted])
         if verdict.next_token is not None:
             tokens.append(verdict.next_token)
-        emitted = self._emit(tokens, law)
+        emitted = self._emit(tokens, law, verdict.num_accepted)
         num_emitted = len(emitted)
-        accepted = min(verdict.num_accepted, num_emitted)
         if emitted:
+            accepted = min(verdict.num_accepted, num_emitted)
             drafted = self._num_verified(proposal, verdict, num_emitted) if draft else 0
             own, drafter = num_emitted - accepted, proposal.drafter or None
             record = StepRecord(drafted, accepted, own, rule if draft else None, drafter, is_step)
             self.stats.observe(record)
             self.stats.paused_steps += self.stats.paused is not None and not draft
             self.timings.observe(time.perf_counter(), num_emitted)
+        else:
+            record = StepRecord()
         self.draft_length.observe(proposal, verdict.num_accepted, emitted)
-        kept = self._cut_at_stop(emitted) if self._stream.is_stopped else emitted
-        return kept, min(accepted, len(kept))
+        # a stop string that reaches back into this step cuts the record too
+        return self._cut_at_stop(emitted) if self._stream.is_stopped else emitted, record
 
     def take_text(self) -> tuple[str, str]:
         """Reasoning and answer that may be shown now, once."""
         return self._split(self._stream.release())
+
+    def accepted_spans(self, text: str) -> Spans:
+        """The accepted parts of ``text``, the answer that was given out last."""
+        if self._accepted is None or not text:
+            return ()
+        # reasoning comes before the answer, so the answer is the end of what was given out
+        end = self._stream.num_shown
+        return self._accepted.take(end - len(text), end)
 
     def finish(self, reason: FinishReason, error: tuple[str, str] | None = None) -> None:
         if self.finish_reason is None:
@@ -155,9 +174,9 @@ class Generation:
             logprobs=None if self.settings.logprobs is None else self.logprobs,
             decisions=self.draft_length.decisions,
         )
-        return FinishEvent(rest, result, reasoning)
+        return FinishEvent(rest, result, reasoning, self.accepted_spans(rest))
 
-    def _emit(self, tokens: Sequence[int], law: BlockLaw) -> list[int]:
+    def _emit(self, tokens: Sequence[int], law: BlockLaw, num_accepted: int) -> list[int]:
         emitted: list[int] = []
         for position, token in enumerate(tokens):
             if self.is_end(token):
@@ -175,6 +194,8 @@ class Generation:
                 self.finish("length")
             elif len(self.slot.tokens) >= self._n_ctx:
                 self.finish("context")
+            if self._accepted is not None:
+                self._accepted.add(self._stream.num_complete, position < num_accepted)
             if self.finish_reason is not None:
                 break
         return emitted

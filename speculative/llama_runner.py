@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.batch_outputs import F32, BatchOutputs, Block
-from outrider.speculative.errors import EngineError
+from outrider.speculative.errors import CacheFullError, DecodeStoppedError, EngineError
 from outrider.speculative.llama import NativeContext, last_error
 from outrider.speculative.model import Model
 from outrider.speculative.runner import HIDDEN, Rollback
 from outrider.speculative.settings import ModelSettings
 from outrider.speculative.threads import thread_count
 
-_NO_SLOT = 1
+_NO_SLOT, _STOPPED = 1, 2  # what llama_decode returns
 _TAPPED_BATCH = 512
 
 
@@ -80,6 +80,7 @@ class LlamaRunner:
             flash_attn=settings.flash_attn,
             cache_type_k=settings.cache_type_k,
             cache_type_v=settings.cache_type_v,
+            kv_unified=settings.kv_unified,
             embeddings=embeddings,
             n_rs_seq=num_snapshots if self._is_recurrent else 0,
         )
@@ -98,6 +99,7 @@ class LlamaRunner:
         self._checkpoints: dict[int, _Checkpoint] = {}
         # tokens that snapshots can take back; llama.cpp would hand out older ones without a word
         self._reach = [0] * n_seq
+        self._has_snapshots = False  # of the blocks of the last decode
 
     @property
     def native(self) -> NativeContext:
@@ -108,19 +110,24 @@ class LlamaRunner:
         return self._lengths[seq_id]
 
     def decode(self, blocks: Sequence[Block]) -> BatchOutputs:
+        return self._decode(blocks, can_stop=True)
+
+    def _decode(self, blocks: Sequence[Block], *, can_stop: bool) -> BatchOutputs:
+        """Decode; what only reads text can be broken off, steps of an answer are short."""
         num_tokens, num_outputs = self._check(blocks)
         if self._is_recurrent:
-            self._save(blocks)
+            self._save(blocks, num_tokens)
         self._fill(blocks)
         context = self._context
         self.num_decodes += 1
-        code = context.decode(num_tokens)
+        code = context.decode(num_tokens, can_stop=can_stop and num_outputs < num_tokens)
         if code != 0:
-            self._restore(blocks)
-            raise EngineError(self._failure(code, num_tokens))
+            self._restore(blocks, code)
+            raise _failure(code, num_tokens)
         for block in blocks:
             self._lengths[block.seq_id] += len(block.token_ids)
-            self._reach[block.seq_id] = min(context.n_rs_seq, len(block.token_ids) - 1)
+            if self._has_snapshots:
+                self._reach[block.seq_id] = min(context.n_rs_seq, len(block.token_ids) - 1)
         if num_outputs:
             rows = context.logits(num_outputs)
         else:
@@ -157,6 +164,19 @@ class LlamaRunner:
         self._lengths[seq_id] = length if kept else 0
         return kept or length == 0
 
+    @property
+    def can_share(self) -> bool:
+        # taps: nobody has the hidden states for the other sequence
+        return self.settings.kv_unified and not (self._is_recurrent or self.taps)
+
+    def share(self, source: int, target: int, length: int) -> bool:
+        if not (self.can_share and self._has_window(source, length)):
+            return False
+        self.truncate(target, 0)
+        self._context.copy(source, target, length)
+        self._lengths[target] = length
+        return True
+
     def close(self) -> None:
         self.num_decodes += 1  # outputs point into the context
         self._context.close()
@@ -178,12 +198,21 @@ class LlamaRunner:
             return self._context.hidden_rows(num_tokens, native.n_embd_out)
         return self._context.layer_rows(tap, num_tokens, native.n_embd)
 
-    def _save(self, blocks: Sequence[Block]) -> None:
-        """Checkpoint the sequences whose block may be cut back further than snapshots reach."""
+    def _save(self, blocks: Sequence[Block], num_tokens: int) -> None:
+        """Checkpoint the sequences whose block may be cut back further than snapshots reach.
+
+        Blocks of different lengths go to several microbatches. A later one may move the state
+        of a sequence to another cell and leave its snapshots behind
+        (llama-memory-recurrent.cpp, find_slot): those of an earlier one are no good then.
+        """
+        is_whole = len({len(block.token_ids) for block in blocks}) == 1
+        is_whole &= num_tokens <= self.settings.ubatch_size
+        self._has_snapshots = is_whole or len(blocks) == 1
+        reach = self._context.n_rs_seq if self._has_snapshots else 0
         for block in blocks:
             self._reach[block.seq_id] = 0
             self._checkpoints.pop(block.seq_id, None)
-            if block.num_outputs > 1 and block.num_outputs - 1 > self._context.n_rs_seq:
+            if block.num_outputs > 1 and block.num_outputs - 1 > reach:
                 state = self._context.save_state(block.seq_id)
                 self._checkpoints[block.seq_id] = _Checkpoint(block, state)
 
@@ -205,7 +234,7 @@ class LlamaRunner:
         if length > start:
             # as context: no rows, no coins, no statistics; the first verdict stands
             kept = checkpoint.block.token_ids[: length - start]
-            self.decode([Block(seq_id, kept, start, num_outputs=0)])
+            self._decode([Block(seq_id, kept, start, num_outputs=0)], can_stop=False)
         return True
 
     def _has_window(self, seq_id: int, length: int) -> bool:
@@ -244,17 +273,29 @@ class LlamaRunner:
             raise ValueError(f"{num_outputs} outputs, this runner gives {self.max_outputs}")
         return num_tokens, num_outputs
 
-    def _restore(self, blocks: Sequence[Block]) -> None:
-        """Take back what a failed decode may have left in the cache."""
-        for block in blocks:
-            if not self._context.remove(block.seq_id, self._lengths[block.seq_id]):
-                self._context.remove(block.seq_id, 0)
-                self._lengths[block.seq_id] = 0
+    def _restore(self, blocks: Sequence[Block], code: int) -> None:
+        """Take back what a failed decode may have left in the cache.
 
-    def _failure(self, code: int, num_tokens: int) -> str:
-        if code == _NO_SLOT:
-            return (
-                f"the cache has no room for {num_tokens} more tokens;"
-                " give a larger --ctx-size or fewer slots"
-            )
-        return f"llama.cpp failed to decode {num_tokens} tokens (code {code}): {last_error()}"
+        Microbatches that were done have written over what a window has left behind, and into
+        recurrent states, whose snapshots are then no good: such a sequence begins anew.
+        """
+        is_mixed = self._is_recurrent and code != _NO_SLOT
+        for block in blocks:
+            seq_id, length = block.seq_id, self._lengths[block.seq_id]
+            can_keep = not is_mixed and (code == _NO_SLOT or self._has_window(seq_id, length))
+            if not (can_keep and self._context.remove(seq_id, length)):
+                self._context.remove(seq_id, 0)
+                self._lengths[seq_id] = 0
+
+
+def _failure(code: int, num_tokens: int) -> EngineError:
+    if code == _NO_SLOT:
+        return CacheFullError(
+            f"the cache has no room for {num_tokens} more tokens;"
+            " give a larger --ctx-size or fewer slots"
+        )
+    if code == _STOPPED:
+        return DecodeStoppedError(f"reading {num_tokens} tokens was broken off")
+    return EngineError(
+        f"llama.cpp failed to decode {num_tokens} tokens (code {code}): {last_error()}"
+    )

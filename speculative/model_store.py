@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Literal
 
+from outrider.speculative.llama import StopFlag
 from outrider.speculative.model import Model
 from outrider.speculative.settings import ModelSettings
 
@@ -14,9 +15,10 @@ Role = Literal["target", "drafter"]
 
 
 class ModelStore:
-    """The loaded models by file and GPU layers."""
+    """The loaded models by file and GPU layers; ``stop`` breaks off what they decode."""
 
     def __init__(self, progress: Progress) -> None:
+        self.stop = StopFlag()
         self._progress = progress
         self._models: dict[tuple[object, ...], Model] = {}
 
@@ -33,6 +35,7 @@ class ModelStore:
             model = self._models[key] = Model(
                 settings, role, self._report(role), load_heads=load_heads
             )
+            model.native.stop = self.stop
         return model
 
     def keep_only(self, wanted: Iterable[ModelSettings]) -> None:

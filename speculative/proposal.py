@@ -100,9 +100,6 @@ class Proposal:
     confidences: F64 | None = None
     looks: tuple[Look, ...] = ()
 
-    def __post_init__(self) -> None:
-        assert self.distributions is None or len(self.distributions) == len(self.token_ids)
-
     def __len__(self) -> int:
         return len(self.token_ids)
 
@@ -112,7 +109,7 @@ class Proposal:
         Cutting to a length known before drafting does not bias the law; dropping a short draft
         of sampled tokens would, and is refused where settings are checked.
         """
-        count = min(len(self), request.max_tokens)
+        count = min(len(self.token_ids), request.max_tokens)
         return count if count >= request.min_tokens else 0
 
     def cut(self, count: int) -> Proposal:
@@ -131,10 +128,14 @@ class Proposal:
         return (Look(drafter, self.token_ids, self.confidences),)
 
 
+NO_DRAFT = Proposal()
+"""Nothing is proposed; shared, so not to be changed."""
+
+
 def judged(request: DraftRequest, proposal: Proposal, drafter: str) -> Proposal:
-    """Of a draft that cost nothing as much as is worth verifying; of one that is not, a look."""
+    """Of a finished draft as much as is worth verifying; of one that is not, a look."""
     gate = request.gate
-    if gate is None or not proposal.token_ids or not (gate.is_free or gate.is_look):
+    if gate is None or not proposal.token_ids:
         return proposal
     count = gate.num_worth(len(proposal), proposal.confidences)
     if count >= max(request.min_tokens, 1):

@@ -18,8 +18,6 @@ class Rollback(Enum):
     """The last few tokens can be dropped from snapshots (recurrent layers of some models)."""
     CHECKPOINT = "checkpoint"
     """The state before a block is saved; what stands of the block is decoded again."""
-    NONE = "none"
-    """Only a whole sequence can be dropped: no speculation."""
 
 
 HIDDEN = -1
@@ -51,6 +49,11 @@ class Runner(Protocol):
     def rollback(self) -> Rollback: ...
 
     @property
+    def can_share(self) -> bool:
+        """True if sequences can have cached tokens in common."""
+        ...
+
+    @property
     def num_decodes(self) -> int:
         """Decodes so far; outputs of an earlier one are stale."""
         ...
@@ -73,6 +76,13 @@ class Runner(Protocol):
 
         A cut into the last decoded block may decode a part of it again, so the outputs of that
         decode are used up. False if the model cannot keep a part: the sequence is empty then.
+        """
+        ...
+
+    def share(self, source: int, target: int, length: int) -> bool:
+        """Give ``target`` the first ``length`` cached tokens of ``source`` instead of its own.
+
+        False if the cache cannot: nothing was changed.
         """
         ...
 

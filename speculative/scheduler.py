@@ -7,25 +7,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
-from outrider.speculative.draft_length import StepLoad
 from outrider.speculative.drafters.chain import ChainDrafter
-from outrider.speculative.errors import EngineError
+from outrider.speculative.errors import CacheFullError, EngineError
 from outrider.speculative.events import Event, PromptEvent, StepEvent
 from outrider.speculative.generation import Generation, Slot
-from outrider.speculative.proposal import DraftRequest, Proposal, Verdict
+from outrider.speculative.proposal import NO_DRAFT, DraftRequest, Proposal, Verdict
 from outrider.speculative.runner import Rollback, Runner
 from outrider.speculative.settings import SpeculationSettings
 from outrider.speculative.statistics import Pause, Rule
-from outrider.speculative.step_costs import StepCosts
+from outrider.speculative.step_costs import StepCosts, StepLoad
 from outrider.speculative.token_sequence import common_prefix_length
 from outrider.speculative.verifier import verify
 
-# a cancel during a long prompt is heard between chunks
-_PROMPT_CHUNK = 512
+I32 = NDArray[np.int32]
+
+# tokens of a prompt that are read at once: as many as take about so long. Their rows are the
+# same bit for bit in all of these, as long as no part is smaller than the smallest
+_PROMPT_CHUNKS = (512, 256, 128, 64)
+_CHUNK_S = 0.5
+# tokens that steps and what is read beside them are kept within: where a decode is split, a
+# sliding window may have moved on before drafts in it are taken back
+_MICROBATCH = 512
 _PLAIN_SAMPLE = 4
-_NO_DRAFT = Proposal()
 
 
 @dataclass(slots=True, eq=False)
@@ -41,37 +47,110 @@ class Scheduler:
     costs: StepCosts
     chances: tuple[float, ...] | None = None
     _num_plain: int = 0  # steps in a row without a draft
+    _reading_speed: float = 0.0  # prompt tokens a second, lately; 0 before it is known
 
-    def begin(self, generation: Generation) -> None:
-        """Reuse what the slot has cached of the prompt, drop the rest."""
-        slot, prompt = generation.slot, generation.prompt
-        cached = slot.tokens.ids[: self.runner.cached_length(slot.seq_id)]
-        # one token at least is decoded: its row starts the answer
-        shared = min(common_prefix_length(cached, prompt), len(prompt) - 1)
-        if not self.runner.truncate(slot.seq_id, shared):
-            shared = 0
+    def begin(self, generation: Generation, others: Sequence[Slot] = ()) -> None:
+        """Reuse what the slot, or one of the ``others``, has cached of the prompt."""
+        slot = generation.slot
+        generation.num_cached_prompt = self._reuse(slot, generation.prompt, others)
         slot.tokens.truncate(0)
-        slot.tokens.extend(prompt)
-        generation.num_cached_prompt = generation.num_prompt_read = slot.num_read = shared
+        slot.tokens.extend(generation.prompt)
+
+    def park(self, generation: Generation) -> None:
+        """Give up its part of the cache; a step fails until :meth:`resume`."""
+        slot = generation.slot
+        self._read_anew(generation)
+        self.runner.truncate(slot.seq_id, 0)
+        self.drafter.forget(slot.seq_id)  # its room in their caches, too
+
+    def resume(self, generation: Generation, others: Sequence[Slot] = ()) -> None:
+        """Read on, or what was given up again, after all that is cached of it by now."""
+        num_reused = self._reuse(generation.slot, generation.reading, others)
+        if not generation.goes_on:
+            generation.num_cached_prompt = num_reused
+
+    def forget(self, slot: Slot) -> None:
+        """Empty a slot."""
+        slot.tokens.truncate(0)
+        slot.num_read = 0
+        self.runner.truncate(slot.seq_id, 0)
+        self.drafter.forget(slot.seq_id)
+
+    def _reuse(self, slot: Slot, wanted: I32, others: Sequence[Slot]) -> int:
+        """Keep or take over what is cached of the beginning of ``wanted``; how many tokens.
+
+        One token at least is decoded: its row starts the answer.
+        """
+        most = len(wanted) - 1
+        shared = {one.seq_id: min(self._num_shared(one, wanted), most) for one in (slot, *others)}
+        own, best = shared[slot.seq_id], max(shared, key=lambda seq_id: shared[seq_id])
+        if shared[best] > own and self.runner.share(best, slot.seq_id, shared[best]):
+            own = shared[best]
+        elif not self.runner.truncate(slot.seq_id, own):
+            own = 0
+        slot.num_read = own
+        return own
+
+    def _num_shared(self, slot: Slot, wanted: I32) -> int:
+        cached = slot.tokens.ids[: self.runner.cached_length(slot.seq_id)]
+        return common_prefix_length(cached, wanted)
 
     def round(self, generations: Sequence[Generation]) -> list[list[Event]]:
-        """One target decode for all ``generations``; the events of each, in order.
+        """One target decode for the ``generations``, the oldest first; the events of each.
 
         A generation whose rows are no use ends with finish reason ``error``.
 
         Raises:
             EngineError: the decode failed; every sequence is as it was before.
         """
-        num_cells = sum([generation.slot.num_read for generation in generations])
-        num_reading = sum([generation.is_reading for generation in generations])
-        load = StepLoad(num_cells, len(generations) - num_reading - 1)
-        proposals = self._draft(generations, load)
+        if len(generations) == 1:
+            return self._decode(generations)
+        active = self._active(generations)
+        told = dict(zip(active, self._decode(active), strict=True))
+        return [told.get(generation, []) for generation in generations]
+
+    def _active(self, generations: Sequence[Generation]) -> Sequence[Generation]:
+        """All that generate, and of those that read the oldest, as many as there is room for.
+
+        A step waits for one part of a prompt at most, however many are read.
+        """
+        reading = [generation for generation in generations if generation.is_reading]
+        if len(reading) < 2:
+            return generations
+        chunk = self._prompt_chunk(max(map(_num_unread, reading)), self.runner.n_batch)
+        room = chunk if len(reading) < len(generations) else self.runner.n_batch
+        left_out = set()
+        for generation in reading:
+            part = min(chunk, _num_unread(generation))
+            if part <= room or generation is reading[0]:
+                room -= part
+            else:
+                left_out.add(generation)
+        return [generation for generation in generations if generation not in left_out]
+
+    def _decode(self, generations: Sequence[Generation]) -> list[list[Event]]:
+        num_cells = num_reading = 0
+        for generation in generations:
+            num_cells += generation.slot.num_read
+            num_reading += generation.is_reading
+        proposals = self._draft(generations, num_cells, len(generations) - num_reading)
         drafted = time.perf_counter()
         blocks = self._blocks(generations, proposals, num_reading)
         started = time.perf_counter()
-        outputs = self.runner.decode(blocks)
+        try:
+            outputs = self.runner.decode(blocks)
+        except CacheFullError:
+            if not any(map(len, proposals)):
+                raise
+            # the slots share the cache: without the drafts there may be room
+            proposals = _discarded(generations, proposals)
+            blocks = self._blocks(generations, proposals, num_reading)
+            started = time.perf_counter()
+            outputs = self.runner.decode(blocks)
         decoded = time.perf_counter()
         verify_s = decoded - started
+        if num_reading:
+            self._reading_speed = sum(len(block.token_ids) for block in blocks) / verify_s
         self.drafter.observe_batch(blocks, outputs)
         events = []
         for generation, block, proposal in zip(generations, blocks, proposals, strict=True):
@@ -83,14 +162,17 @@ class Scheduler:
         # rolling back may decode, which uses up the outputs: after all of them are read
         for generation in generations:
             if not self._roll_back(generation.slot) and generation.finish_reason is None:
-                raise EngineError("the target could not roll back; --spec-type none avoids it")
+                self._read_anew(generation)  # a window has moved on too far
         if self._learns and not num_reading:
-            num_drafted = sum(map(len, proposals))
+            num_drafted = sum([len(proposal.token_ids) for proposal in proposals])
             self._num_plain = 0 if num_drafted else self._num_plain + 1
-            # the first step without a draft, and then some of those that follow it
-            if self._num_plain % _PLAIN_SAMPLE <= 1:
-                self.costs.observe_verify(num_drafted + len(generations), verify_s, num_cells)
+            num_rows = num_drafted + len(generations)
+            # of steps without a draft the second, and then some of those that follow it
+            if num_drafted or self._num_plain % _PLAIN_SAMPLE == 2:
+                self.costs.observe_verify(num_rows, verify_s, num_cells)
                 self.costs.observe_host(started - drafted + time.perf_counter() - decoded)
+            elif self._num_plain == 1:
+                self.costs.observe_switch(num_rows, verify_s, num_cells)
         return events
 
     def _settle(
@@ -105,6 +187,13 @@ class Scheduler:
             return self._settle_prompt(generation, block, outputs, seconds)
         generation.stats.verify_s += seconds
         return [self._settle_step(generation, block, proposal, outputs)]
+
+    def _read_anew(self, generation: Generation) -> None:
+        """Its part of the cache is empty, or will be: no step before all is read again."""
+        slot = generation.slot
+        if not generation.is_reading:
+            generation.reading = slot.tokens.ids[:-1].copy()
+        slot.num_read = 0
 
     def end(self, generation: Generation) -> None:
         """Leave the slot consistent however the generation ended: one token not cached.
@@ -128,40 +217,48 @@ class Scheduler:
             length = min(length, len(slot.tokens) - 1)
         return self.runner.truncate(slot.seq_id, max(length, 0))
 
-    def _draft(self, generations: Sequence[Generation], load: StepLoad) -> list[Proposal]:
-        """A proposal for each generation; an empty one where nothing is drafted."""
+    def _draft(
+        self, generations: Sequence[Generation], num_cells: int, generating: int
+    ) -> list[Proposal]:
+        """A proposal for each generation; an empty one where nothing is drafted.
+
+        ``generating`` of them are not reading.
+        """
         if not self.drafter.members:
             if self.drafter.dropped:
                 self._note_dropped(generations)
-            return [_NO_DRAFT] * len(generations)
-        generating, limit = load.other_rows + 1, self.speculation.max_slots
+            return [NO_DRAFT] * len(generations)
+        limit = self.speculation.max_slots
         if 0 < limit < generating:
             for generation in generations:
                 generation.stats.paused = Pause(f"{generating} slots generate, limit {limit}")
-            return [_NO_DRAFT] * len(generations)
+            return [NO_DRAFT] * len(generations)
         rows = min(self.runner.max_outputs, self.runner.n_batch) // len(generations)
-        wanted = [(g, self._request(g, rows - 1, load)) for g in generations]
-        requests = [request for _, request in wanted if request is not None]
+        proposals = [NO_DRAFT] * len(generations)
+        places, requests = [], []
+        for place, one in enumerate(generations):
+            request = self._request(one, rows - 1, _load(one, generations, num_cells))
+            if request is not None:
+                places.append(place)
+                requests.append(request)
         if not requests:
-            return [_NO_DRAFT] * len(generations)
-        made = iter(self.drafter.propose(requests))
-        proposals = [
-            _NO_DRAFT if request is None else _valid(generation, next(made))
-            for generation, request in wanted
-        ]
-        spent = self.drafter.spent
+            return proposals
+        for place, proposal in zip(places, self.drafter.propose(requests), strict=True):
+            proposals[place] = self._count_draft(generations[place], proposal)
         if self._learns:
             self._learn_drafting()
-        for (generation, request), proposal in zip(wanted, proposals, strict=True):
-            if request is None:
-                continue
-            for one in spent:
-                generation.stats.draft_s += one.seconds
-                if one.num_tokens:
-                    generation.stats.drafter(one.drafter).draft_s += one.seconds
-            for name, count in proposal.discarded:
-                generation.stats.discard(name, count)
         return proposals
+
+    def _count_draft(self, generation: Generation, proposal: Proposal) -> Proposal:
+        """What may stand of a draft, after its time and what was thrown away are counted."""
+        proposal, stats = _valid(generation, proposal), generation.stats
+        for one in self.drafter.spent:
+            stats.draft_s += one.seconds
+            if one.num_tokens:
+                stats.drafter(one.drafter).draft_s += one.seconds
+        for name, count in proposal.discarded:
+            stats.discard(name, count)
+        return proposal
 
     @property
     def _learns(self) -> bool:
@@ -171,7 +268,8 @@ class Scheduler:
     def _learn_drafting(self) -> None:
         for one in self.drafter.spent:
             seconds = one.seconds - one.catch_up_s
-            self.costs.observe_draft(one.num_tokens, seconds, one.drafter)
+            if seconds > one.catch_up_s:  # reading gives the first token, too
+                self.costs.observe_draft(one.num_tokens, seconds, one.drafter)
             if one.is_look and one.num_tokens:
                 self.costs.observe_look(one.seconds, one.drafter)
 
@@ -184,7 +282,7 @@ class Scheduler:
         generation.stats.paused = policy.paused
         if bound <= 0:
             return None
-        law, coins = generation.law, generation.coins
+        law = generation.law
         sampled = (
             self.speculation.sampling == "probabilistic"
             and not law.is_greedy
@@ -194,7 +292,7 @@ class Scheduler:
             generation.slot.seq_id,
             generation.slot.tokens.ids,
             bound,
-            lambda: law.draft(coins),
+            lambda: law.draft(generation.coins),
             uniform=generation.uniforms.proposal if sampled else None,
             min_tokens=min(self.speculation.n_min, bound),
             min_prob=self.speculation.p_min,
@@ -210,31 +308,42 @@ class Scheduler:
     def _blocks(
         self, generations: Sequence[Generation], proposals: Sequence[Proposal], num_reading: int
     ) -> list[Block]:
-        share = 0
+        chunk = room = 0
         if num_reading:
             used = len(generations) - num_reading + sum(map(len, proposals))
-            share = min(_PROMPT_CHUNK, (self.runner.n_batch - used) // num_reading)
+            most = min(self.runner.n_batch, _MICROBATCH) if used else self.runner.n_batch
+            room = max(most - used, 1) // num_reading or 1
+            longest = max(map(_num_unread, generations))
+            chunk = self._prompt_chunk(longest, room)
         return [
-            _prompt_block(generation, share)
+            _prompt_block(generation, chunk, room)
             if generation.is_reading
             else _step_block(generation, proposal)
             for generation, proposal in zip(generations, proposals, strict=True)
         ]
 
+    def _prompt_chunk(self, longest: int, room: int) -> int:
+        """Prompt tokens to read at once; few of a long one until it is known how long they take."""
+        most: float = room
+        if longest > _PROMPT_CHUNKS[0] or self._reading_speed:
+            most = min(room, _CHUNK_S * self._reading_speed)
+        within = (n for n in _PROMPT_CHUNKS if n <= most)
+        return next(within, _PROMPT_CHUNKS[-1])
+
     def _settle_prompt(
         self, generation: Generation, block: Block, outputs: BatchOutputs, seconds: float
     ) -> list[Event]:
-        generation.num_prompt_read += len(block.token_ids)
-        generation.slot.num_read = generation.num_prompt_read
+        generation.slot.num_read += len(block.token_ids)
+        if generation.goes_on:
+            return []
         generation.timings.prompt_s += seconds
         generation.timings.prompt_tokens += len(block.token_ids)
+        num_read = generation.slot.num_read
         events: list[Event] = [
-            PromptEvent(
-                generation.num_prompt_read, len(generation.prompt), generation.num_cached_prompt
-            )
+            PromptEvent(num_read, len(generation.prompt), generation.num_cached_prompt)
         ]
         if not generation.is_reading:
-            events.append(self._settle_step(generation, block, _NO_DRAFT, outputs, is_step=False))
+            events.append(self._settle_step(generation, block, NO_DRAFT, outputs, is_step=False))
             generation.timings.time_to_first_token_s = time.perf_counter() - generation.started
         return events
 
@@ -258,15 +367,16 @@ class Scheduler:
             verdict = verify(proposal, law, coins, rule, generation.is_end, self.chances or ())
         except EngineError as error:  # the draft tokens before the row of no use stand
             failure, verdict = error, Verdict(len(law.laws), None, "none")
-        tokens, num_accepted = generation.commit(proposal, verdict, rule, law, is_step=is_step)
-        read = block.start_pos + len(block.token_ids) - len(proposal) + num_accepted
+        tokens, record = generation.commit(proposal, verdict, rule, law, is_step=is_step)
+        read = block.start_pos + len(block.token_ids) - len(proposal.token_ids) + record.accepted
         slot.num_read = min(read, len(slot.tokens))
         if failure is not None:
             generation.finish("error", ("bad_outputs", str(failure)))
         if proposal.token_ids:
             self.drafter.observe_verdict(slot.seq_id, verdict)
         reasoning, text = generation.take_text()
-        return StepEvent(text, tuple(tokens), num_accepted, reasoning)
+        spans = generation.accepted_spans(text)
+        return StepEvent(text, tuple(tokens), record.accepted, reasoning, record.drafted, spans)
 
     def _rule(self, generation: Generation, proposal: Proposal) -> Rule:
         if self.chances is not None:
@@ -280,19 +390,48 @@ class Scheduler:
         return "rejection" if self.speculation.verify == "rejection" else "match"
 
 
-def _prompt_block(generation: Generation, share: int) -> Block:
-    start = generation.num_prompt_read
-    part = generation.prompt[start : start + share]
-    is_last = start + len(part) == len(generation.prompt)
-    return Block(generation.slot.seq_id, part, start, num_outputs=int(is_last))
+def _prompt_block(generation: Generation, chunk: int, room: int) -> Block:
+    """The next part of a prompt, about ``chunk`` tokens, where a batch has ``room`` for them.
+
+    A largest chunk is cut into parts of which none is smaller than the smallest.
+    """
+    start, wanted = generation.slot.num_read, generation.reading
+    largest, smallest = _PROMPT_CHUNKS[0], _PROMPT_CHUNKS[-1]
+    rest = largest - (start - generation.num_cached_prompt) % largest
+    rest = min(rest, len(wanted) - start)
+    count = min(chunk if rest - chunk >= smallest else rest, room)
+    part = wanted[start : start + count]
+    gives_row = start + len(part) == len(wanted) and not generation.goes_on
+    return Block(generation.slot.seq_id, part, start, num_outputs=int(gives_row))
+
+
+def _load(generation: Generation, generations: Sequence[Generation], num_cells: int) -> StepLoad:
+    """What the step carries beside the draft of one, as decided and seen by now."""
+    num_own = generation.slot.num_read
+    if len(generations) == 1:
+        return StepLoad(num_cells, num_own)
+    others = [one for one in generations if one is not generation and not one.is_reading]
+    return StepLoad.beside(num_cells, num_own, [one.draft_length.expected for one in others])
+
+
+def _num_unread(generation: Generation) -> int:
+    return len(generation.reading) - generation.slot.num_read
 
 
 def _step_block(generation: Generation, proposal: Proposal) -> Block:
     tokens = generation.slot.tokens.ids
-    block = tokens[-1:]
-    if proposal.token_ids:
-        block = np.array((block[0], *proposal.token_ids), np.int32)
-    return Block(generation.slot.seq_id, block, len(tokens) - 1, num_outputs=len(block))
+    block, draft, length = tokens[-1:], proposal.token_ids, len(tokens)
+    if draft:
+        block = np.array((block[0], *draft), np.int32)
+    return Block(generation.slot.seq_id, block, length - 1, len(draft) + 1)
+
+
+def _discarded(generations: Sequence[Generation], proposals: Sequence[Proposal]) -> list[Proposal]:
+    """No drafts instead of ``proposals``, which count as thrown away."""
+    for generation, proposal in zip(generations, proposals, strict=True):
+        if proposal.token_ids:
+            generation.stats.discard(proposal.drafter, len(proposal))
+    return [NO_DRAFT] * len(generations)
 
 
 def _valid(generation: Generation, proposal: Proposal) -> Proposal:
@@ -303,7 +442,7 @@ def _valid(generation: Generation, proposal: Proposal) -> Proposal:
     if proposal.distributions is not None:
         return proposal
     count = generation.law.num_valid(proposal.token_ids)
-    if count == len(proposal):
+    if count == len(proposal.token_ids):
         return proposal
     discarded = (*proposal.discarded, (proposal.drafter, len(proposal) - count))
     return replace(proposal.cut(count), discarded=discarded)

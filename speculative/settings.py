@@ -108,6 +108,7 @@ class ModelSettings:
     flash_attn: FlashAttention = "auto"
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
+    kv_unified: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,7 @@ class GenerationSettings:
     alternatives to name for each token, None for no log-probabilities at all; they are those
     of the raw row, or with ``post_sampling_probs`` those after the chain. A ``grammar`` holds
     from the first token of the answer on, after the reasoning where there is one.
+    ``marks_accepted``: events say which parts of their text came from drafts.
     """
 
     sampling: SamplingSettings = SamplingSettings()
@@ -179,3 +181,4 @@ class GenerationSettings:
     reasoning: ReasoningSettings | None = None
     logprobs: int | None = None
     post_sampling_probs: bool = False
+    marks_accepted: bool = False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +27,51 @@ _PACE_WEIGHT, _CURVE_WEIGHT = 0.2, 0.04
 _SETTLED_PACE_WEIGHT, _SETTLED_CURVE_WEIGHT = 0.05, 0.3
 _FITS = 0.15
 _CALIBRATED = 20  # times that a measured point counts as
-_HOST_WEIGHT = 0.1
+_HOST_WEIGHT = _SWITCH_WEIGHT = 0.1
+_MOST_SWITCH = 0.5  # of a plain step
 _OUTLIER = 2.0  # a time further off counts as this far off
 _MAX_CELL_COST = 0.01
 # from so many rows on ggml reads the cache by tiles (ggml-cpu/ops.cpp, GGML_FA_TILE_Q), and a row
 # of them takes about half as long for it
 _TILE_ROWS, _TILED = 64, 0.55
+_READ_ROWS = 64  # rows of a batch that reads
 _STEPS_PER_TABLE, _CELLS_PER_TABLE = 8, 64
+# plain steps that are kept; those that are known near a context length, and what near is
+_MOST_PLAIN, _FEWEST_PLAIN = 64, 8
+_NEAR_CELLS, _NEAR_SHARE = 512, 0.25
+
+
+@dataclass(slots=True)  # not frozen, which would cost: one is made in every step
+class StepLoad:
+    """What else a step carries: cached tokens, and other sequences with their drafts.
+
+    ``num_own`` of the cached tokens are those of the sequence itself. ``drafted`` tokens are
+    expected to be drafted for the ``others``, ``accepted`` to stand.
+    """
+
+    num_cells: int = 0
+    num_own: int = 0
+    others: int = 0
+    drafted: int = 0
+    accepted: float = 0.0
+
+    @classmethod
+    def beside(
+        cls, num_cells: int, num_own: int, expected: Sequence[tuple[float, float]]
+    ) -> StepLoad:
+        """With others of which so much is ``expected``: draft tokens, and those that stand."""
+        drafted, accepted = sum(d for d, _ in expected), sum(a for _, a in expected)
+        return cls(num_cells, num_own, len(expected), round(drafted), accepted)
+
+    @property
+    def rows(self) -> int:
+        """Of the other sequences."""
+        return self.others + self.drafted
+
+    @property
+    def tokens(self) -> float:
+        """What the other sequences emit."""
+        return self.others + self.accepted
 
 
 @dataclass(slots=True)
@@ -70,7 +110,9 @@ class StepCosts:
         self._cell_cost = cell_cost
         self._curve: dict[int, _Point] = {}
         self._host_s = 0.0
+        self._switch_s = 0.0
         self._drafters: dict[str, DraftTime] = {}
+        self._plain: deque[tuple[int, float]] = deque(maxlen=_MOST_PLAIN)  # cells, seconds
         self._last_rows, self._last_error = 0, math.inf
         self._version = 0
         self._table: F64 = np.empty(0)
@@ -92,6 +134,8 @@ class StepCosts:
 
     def observe_verify(self, num_rows: int, seconds: float, num_cells: int = 0) -> None:
         """Learn from a decode of ``num_rows`` rows behind ``num_cells`` cached cells."""
+        if num_rows == 1:
+            self._plain.append((num_cells, seconds))
         if not self._curve:
             self.calibrate({num_rows: seconds})
             return
@@ -113,6 +157,21 @@ class StepCosts:
         weight = _SETTLED_CURVE_WEIGHT if is_settled else _CURVE_WEIGHT
         point.move((1 - share) * error, weight)
 
+    def observe_switch(self, num_rows: int, seconds: float, num_cells: int = 0) -> None:
+        """Learn from a step without drafts right after one with: it takes longer than others.
+
+        llama.cpp keeps the graph of a decode for the next one of as many rows
+        (llama-context.cpp, process_ubatch), and builds another one for any other.
+        """
+        if not self._curve:
+            return
+        usual_s = float(self.verify_s(0, num_cells=num_cells, other_rows=num_rows - 1)[0])
+        usual_s -= self._host_s
+        added_s = min(max(seconds / self.pace - usual_s, 0.0), _MOST_SWITCH * usual_s)
+        self._switch_s += _SWITCH_WEIGHT * (added_s - self._switch_s)
+        if num_rows == 1:
+            self._plain.append((num_cells, seconds - self._switch_s * self.pace))
+
     def observe_host(self, seconds: float) -> None:
         """Learn what a step takes beside drafting and decoding."""
         seconds /= self.pace
@@ -131,7 +190,27 @@ class StepCosts:
         """Learn what a draft took that was made after a pause, reading up included."""
         self._drafter(drafter).observe_look(seconds / self.pace)
 
+    def take_plain_steps(self, other: StepCosts) -> None:
+        """Take over the times of plain steps: drafting in another way does not change them."""
+        self._plain.extend(other._plain)
+
+    def plain_s(self, num_cells: int) -> float | None:
+        """Seconds of a plain step as it was lately: the median of those behind about as many cells.
+
+        None until eight are known.
+        """
+        far = max(_NEAR_CELLS, _NEAR_SHARE * num_cells)
+        near = [seconds for cells, seconds in self._plain if abs(cells - num_cells) <= far]
+        if len(near) < _FEWEST_PLAIN:
+            return None
+        return median(near) + self._host_s * self.pace
+
     # asking; all at pace 1, which is the same for all lengths
+
+    @property
+    def switch_s(self) -> float:
+        """Seconds that a step takes longer after one of another number of rows."""
+        return self._switch_s
 
     def step_s(
         self, n_max: int, drafter: str = "", *, num_cells: int = 0, other_rows: int = 0
@@ -155,13 +234,22 @@ class StepCosts:
             self._table_key = key
         return self._table[other_rows:longest]
 
-    def draft_s(self, n_max: int, drafter: str) -> F64:
-        """Seconds to draft 0..n_max tokens [n_max + 1]; 0 if nothing is known."""
-        return self._drafter(drafter).seconds(n_max)
+    def draft_s(self, n_max: int, drafter: str, *, beside: int = 0) -> F64:
+        """Seconds to draft 0..n_max tokens [n_max + 1]; 0 if nothing is known.
+
+        ``beside`` tokens that are drafted for other sequences they are only what comes on top.
+        """
+        seconds = self._drafter(drafter).seconds(beside + n_max)
+        return np.asarray(seconds[beside:] - seconds[beside])
 
     def token_s(self, drafter: str) -> float | None:
         """Seconds to draft one more token; None if nothing is known."""
         return self._drafter(drafter).token_s
+
+    def read_s(self, drafter: str) -> float:
+        """Seconds of a token that a drafter reads in a batch, by what the target gains so."""
+        batch_s = self.verify_s(_READ_ROWS - 1)
+        return float(self.draft_s(1, drafter)[1] * batch_s[-1] / batch_s[0]) / _READ_ROWS
 
     def look_s(self, num_tokens: int, drafter: str) -> float:
         """Seconds to draft ``num_tokens`` after a pause, reading up included."""
@@ -176,6 +264,7 @@ class StepCosts:
             "verify_s": {str(rows): point.seconds for rows, point in sorted(self._curve.items())},
             "cell_cost": self._cell_cost,
             "host_s": self._host_s,
+            "switch_s": self._switch_s,
             "drafters": {name: time.as_json() for name, time in self._drafters.items()},
         }
 
@@ -190,10 +279,12 @@ class StepCosts:
             raise ValueError("no time of a plain step")
         drafters = {name: DraftTime.restore(value) for name, value in _items(saved["drafters"])}
         cell_cost, host_s = float(str(saved["cell_cost"])), float(str(saved["host_s"]))
-        if not (0 <= cell_cost <= _MAX_CELL_COST and 0 <= host_s < curve[1]):
+        switch_s = float(str(saved["switch_s"]))
+        if not (0 <= cell_cost <= _MAX_CELL_COST and 0 <= max(host_s, switch_s) < curve[1]):
             raise ValueError("costs out of range")
         self.calibrate(curve)
-        self._cell_cost, self._host_s, self._drafters = cell_cost, host_s, drafters
+        self._cell_cost, self._drafters = cell_cost, drafters
+        self._host_s, self._switch_s = host_s, switch_s
 
     # inside
 
@@ -236,6 +327,9 @@ class StatedCosts(StepCosts):
             self._drafter(name).observe(1, cost)
 
     def observe_verify(self, num_rows: int, seconds: float, num_cells: int = 0) -> None:
+        pass
+
+    def observe_switch(self, num_rows: int, seconds: float, num_cells: int = 0) -> None:
         pass
 
     def observe_host(self, seconds: float) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import codecs
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
+
+from outrider.speculative.events import Spans
 
 
 class TextStream:
@@ -31,6 +34,16 @@ class TextStream:
         """All text so far, what is held back included."""
         return "".join(self._shown) + self._held
 
+    @property
+    def num_complete(self) -> int:
+        """Characters of the text so far."""
+        return self._num_shown + len(self._held)
+
+    @property
+    def num_shown(self) -> int:
+        """Characters that were given out."""
+        return self._num_shown
+
     def push(self, piece: bytes) -> bool:
         """Add one token's bytes; True if a stop string is complete (nothing may follow then)."""
         data = self._undecoded + piece
@@ -43,7 +56,7 @@ class TextStream:
 
     def _look_for_stop(self, text: str) -> None:
         """Cut what is held where a stop string ends in ``text``, which was just added."""
-        self._ends.append(self._num_shown + len(self._held))
+        self._ends.append(self.num_complete)
         for index, character in enumerate(text, len(self._held) - len(text) + 1):
             found = [len(stop.text) for stop in self._stops if stop.advance(character)]
             if found:
@@ -53,7 +66,7 @@ class TextStream:
 
     def num_tokens_kept(self) -> int:
         """How many tokens hold the text: up to the one with the last kept character."""
-        length = self._num_shown + len(self._held)
+        length = self.num_complete
         return bisect_left(self._ends, length) + 1 if length else 0
 
     def release(self) -> str:
@@ -71,6 +84,37 @@ class TextStream:
         self._shown.append(text)
         self._num_shown += count
         return text
+
+
+class AcceptedText:
+    """Which characters of a text came from accepted draft tokens, until they are asked for."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[int, bool]] = deque()  # the end of each, is it accepted
+        self._start = 0  # of the first piece
+
+    def add(self, end: int, is_accepted: bool) -> None:
+        """The next token completes the text up to ``end``."""
+        self._pieces.append((end, is_accepted))
+
+    def take(self, start: int, end: int) -> Spans:
+        """The accepted parts of the text from ``start`` to ``end``, counted from ``start``.
+
+        Each call begins where the one before ended, or later.
+        """
+        spans: list[tuple[int, int]] = []
+        while self._pieces and self._start < end:
+            piece_end, is_accepted = self._pieces[0]
+            first, last = max(self._start, start) - start, min(piece_end, end) - start
+            if is_accepted and first < last:
+                if spans and spans[-1][1] == first:
+                    first = spans.pop()[0]
+                spans.append((first, last))
+            if piece_end > end:
+                break
+            self._start = piece_end
+            self._pieces.popleft()
+        return tuple(spans)
 
 
 class _StopString:

@@ -14,11 +14,13 @@ from outrider.profiles.sources import locate
 
 # a shell starts background jobs with ctrl-c ignored, and children would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# children that may not keep what they compile would compile it again and again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def zoo() -> Path:
     """Folder of the tiny trained models."""
     return FIXTURES / "zoo"

@@ -34,6 +34,7 @@ LENGTHS = (1, 3, 8)
 DRAFTERS = ("oracle", "draft-simple", "ngram-simple", "draft-eagle3", "grammar")
 PREDICT = 48
 SEED = 11
+NEAR_TIE = 0.05
 NEAR, FAR = 0.01, 0.1  # between logarithms, below and beyond 512 cells
 END = 4  # <|im_end|>
 GREEDY, SAMPLED = SamplingSettings(temp=0), SamplingSettings(temp=0.9)
@@ -288,8 +289,8 @@ def test_the_answer_is_that_of_plain_decoding(feature: str, drafted: Drafted) ->
             if tie is None:
                 _check(feature, plain, ours)
                 _check_logprobs(plain, ours, NEAR)
-            else:  # one row and several differ in the third decimal of a logit
-                assert tie.gap <= NEAR
+            else:  # one row and several differ in the second decimal of a logit, or the third
+                assert tie.gap <= NEAR_TIE
             num_drafted += ours.stats.drafted
     # a grammar may leave nothing to draft, and two drafters have little to say
     is_constrained = "grammar" in FEATURES[feature].around

@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from outrider.cli.errors import UsageError
-from outrider.cli.options import ProfileOption, VerboseOption, path_of, takes_fields
+from outrider.cli.options import (
+    SCREEN_FIELDS,
+    ProfileOption,
+    VerboseOption,
+    path_of,
+    takes_fields,
+)
 from outrider.cli.strict_parser import StrictCommand
 from outrider.profiles.fields import check
 
@@ -41,7 +47,7 @@ PromptSetOption = Annotated[
 
 
 @app.command(cls=StrictCommand)
-@takes_fields(leave_out=("speculation.synth_rates", "speculation.synth_len"))
+@takes_fields(leave_out=("speculation.synth_rates", "speculation.synth_len", *SCREEN_FIELDS))
 def synthetic(
     *,
     rates: Annotated[
@@ -98,6 +104,7 @@ def synthetic(
         "sampling.logprobs",
         "sampling.post_sampling_probs",
         "chat.context_policy",
+        *SCREEN_FIELDS,
     )
 )
 def speed(
@@ -239,6 +246,7 @@ def speed(
         "sampling.logprobs",
         "sampling.post_sampling_probs",
         "chat.context_policy",
+        *SCREEN_FIELDS,
     )
 )
 def sweep(

@@ -19,10 +19,10 @@ from outrider.cli.bench.prompt_set import PromptSet, Sample, read_prompts
 from outrider.cli.bench.ratio import Noise, Ratio, ratio_of
 from outrider.cli.bench.result import BenchResult
 from outrider.cli.bench.show import Tell, duration
+from outrider.cli.chat.transcript import system_messages
 from outrider.cli.engine_setup import engine_settings
 from outrider.cli.errors import UsageError
 from outrider.cli.prompt_source import read_text
-from outrider.cli.transcript import system_messages
 from outrider.speculative.errors import EngineError
 from outrider.speculative.events import GenerationResult
 from outrider.speculative.settings import GenerationSettings

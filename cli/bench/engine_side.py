@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from outrider.cli.bench.arm import Arm, ArmSpec
 from outrider.cli.bench.reply import Message, Reply, TurnError
+from outrider.cli.chat.transcript import system_messages
 from outrider.cli.errors import UsageError
-from outrider.cli.transcript import system_messages
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.load import override
 from outrider.speculative.answer_pool import AnswerPool

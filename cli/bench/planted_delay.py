@@ -58,5 +58,12 @@ class DelayedRunner:
     def truncate(self, seq_id: int, length: int) -> bool:
         return self._runner.truncate(seq_id, length)
 
+    @property
+    def can_share(self) -> bool:
+        return self._runner.can_share
+
+    def share(self, source: int, target: int, length: int) -> bool:
+        return self._runner.share(source, target, length)
+
     def close(self) -> None:
         self._runner.close()

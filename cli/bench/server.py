@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from outrider.cli.bench.machine import model_facts
 from outrider.cli.bench.reply import Message, Reply, TurnError
+from outrider.cli.chat.transcript import system_messages
 from outrider.cli.errors import UsageError, printable
-from outrider.cli.transcript import system_messages
 
 _SHOWN = 200  # characters of an answer that is none
 

@@ -13,10 +13,10 @@ from outrider.cli.bench.candidates import Candidate
 from outrider.cli.bench.prompt_set import Sample
 from outrider.cli.bench.show import Tell, duration
 from outrider.cli.bench.sweep import num_pairs_needed
+from outrider.cli.chat.transcript import system_messages
 from outrider.cli.engine_setup import engine_settings, sampling_settings
 from outrider.cli.errors import UsageError
 from outrider.cli.stats_view import plural
-from outrider.cli.transcript import system_messages
 from outrider.speculative.errors import EngineError
 from outrider.speculative.events import GenerationResult
 from outrider.speculative.settings import EngineSettings, GenerationSettings

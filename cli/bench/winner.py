@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.cli.errors import UsageError
+from outrider.cli.interrupts import interrupts_held
 from outrider.profiles.model_source import LocalPart, ModelSource, parse_part
 from outrider.profiles.schema import Drafter, Profile
 from outrider.profiles.text import new_profile
@@ -54,11 +55,14 @@ def reserved(name: str | None, parent: str) -> Iterator[Path | None]:
     if name is None:
         yield None
         return
-    path = new_profile(name, parent)
+    path: Path | None = None
     try:
+        with interrupts_held():  # no file that nobody knows of
+            path = new_profile(name, parent)
         yield path
     except BaseException:
-        path.unlink(missing_ok=True)
+        if path is not None:
+            path.unlink(missing_ok=True)
         raise
 
 

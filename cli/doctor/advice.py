@@ -9,11 +9,11 @@ from typing import Any
 
 from outrider.cli.bench.arm import ArmSpec
 from outrider.cli.bench.break_even import BreakEven, LengthCost
+from outrider.cli.doctor.draft_cost import N_GRAM
 from outrider.cli.doctor.processor import Processor
 from outrider.cli.options import all_flags
 from outrider.profiles.model_source import ModelSource
 
-N_GRAM = "n-gram"
 NO_SECOND_MODEL = "ngram-mod"
 
 # acceptance rates that texts reach

@@ -17,6 +17,7 @@ SIZES = (1, 2, 4, 8, 16, 3, 5, 9, 32, 64)
 """Rows of a decode, the most telling first: a slow model does not get to the others."""
 
 _LARGE, _TURN = 16, 3  # larger ones take their turn in every third round only
+_RUN = 3  # decodes of a size in a row; the first, after another size, takes longer
 _MIN_REPEATS = 3
 _FIRST_SHARE = 0.25  # of the time for the first decodes, so that there are repeats
 _PATIENCE = 3  # times the budget, for the least number of repeats
@@ -79,8 +80,9 @@ def measure_curve(
 ) -> CostCurve:
     """Time decodes of up to ``most_rows`` rows in turns, for about ``budget_s`` seconds.
 
-    Each size is decoded once before it counts: the first decode of a size allocates. Sizes that
-    the time does not suffice for are left out, one row never.
+    Each size is decoded once before it counts: the first decode of a size allocates. A turn is a
+    few decodes in a row, as in an answer. Sizes that the time does not suffice for are left out,
+    one row never.
     """
     started, before = time.perf_counter(), CoreTime.now()
     times: dict[int, list[float]] = {}
@@ -98,7 +100,7 @@ def measure_curve(
             if is_over and all(times.values()):
                 by_size = {size: tuple(times[size]) for size in sorted(times)}
                 return CostCurve(by_size, depth, others_share(before, CoreTime.now()))
-            times[rows].append(time_batch(rows))
+            times[rows] += [time_batch(rows) for _ in range(_RUN)][1:]
     raise AssertionError("the rounds end by time")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.cli.bench.break_even import BreakEven, Drafts, break_even
-from outrider.cli.doctor.advice import N_GRAM, Advice
+from outrider.cli.bench.break_even import BreakEven, break_even
+from outrider.cli.doctor.advice import Advice
 from outrider.cli.doctor.cost_curve import RESTLESS, CostCurve
 from outrider.cli.doctor.draft_cost import DraftCost
 from outrider.cli.doctor.memory import MemoryNeed
@@ -75,17 +75,18 @@ class Diagnosis:
         }
 
 
-def break_evens(curve: CostCurve, costs: Sequence[DraftCost]) -> tuple[BreakEven, ...]:
-    """What each draft length needs: drafts from the text so far, which cost nothing, then models'.
+def break_evens(
+    curve: CostCurve, costs: Sequence[DraftCost], host_s: float = 0.0
+) -> tuple[BreakEven, ...]:
+    """What each draft length needs: n-gram drafts, then models'.
 
-    A length is measured if the curve has the rows to verify it, one more.
+    ``host_s`` is what every step takes beyond its decode. A length is measured if the curve has
+    the rows to verify it, one more.
     """
-    verify_s = curve.verify_s
+    verify_s = {rows: seconds + host_s for rows, seconds in curve.verify_s.items()}
     lengths = [rows - 1 for rows in verify_s if rows > 1]
-    free = break_even(N_GRAM, verify_s, 0.0, {length: Drafts() for length in lengths})
-    return (
-        free,
-        *(break_even(one.drafter, verify_s, one.token_s, one.drafts(lengths)) for one in costs),
+    return tuple(
+        break_even(one.drafter, verify_s, one.token_s, one.drafts(lengths)) for one in costs
     )
 
 

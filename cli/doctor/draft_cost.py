@@ -1,9 +1,8 @@
-"""DraftCost: the seconds that a drafter takes for a draft, by its length."""
+"""DraftCost: the seconds that a step with a draft takes beyond its decode, by draft length."""
 
 from __future__ import annotations
 
-import contextlib
-import time
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -12,29 +11,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from outrider.cli.bench.break_even import Drafts
-from outrider.speculative.events import StepEvent
-from outrider.speculative.settings import (
-    DrafterSettings,
-    GenerationSettings,
-    SamplingSettings,
-    SpeculationSettings,
-)
+from outrider.cli.doctor.step_times import StepTimes, time_in_turns
+from outrider.speculative.drafters.build import kind_of
+from outrider.speculative.settings import DrafterSettings, SpeculationSettings
 
 if TYPE_CHECKING:
     from outrider.speculative.engine import Engine
     from outrider.speculative.session import Session
 
 LENGTHS = (1, 3, 7, 15)
-_NUM_STEPS = 8
-_BUDGET_S = 1.5  # for one length: a busy machine may take seconds for a step
-_NUM_UNTIMED = 2  # the first draft reads the prompt
+N_GRAM = "n-gram"
+"""Any drafter that drafts from the text so far: its drafts cost nothing."""
+
+_BUDGET_S = 1.0  # for one length and one way to draft
 _ACCEPTANCE = 0.6  # a drafter also reads what was accepted; about here it breaks even
-TEXT = "The keeper of the lighthouse wrote down every ship that passed in the night. "
 
 
 @dataclass(frozen=True, slots=True)
 class DraftCost:
-    """``draft_s`` are the seconds of a whole draft by its length, with what is read before it."""
+    """``draft_s`` are the seconds that a whole draft adds to a step, by its length.
+
+    What is read before it, and what the program has more to do, are parts of it.
+    """
 
     drafter: str
     draft_s: Mapping[int, float]
@@ -42,10 +40,11 @@ class DraftCost:
     def drafts(self, lengths: Sequence[int]) -> dict[int, Drafts]:
         """What a token of a draft costs at each length, on lines between the measured ones.
 
-        Lengths beyond them are left out.
+        Lengths beyond them are left out, but for n-gram drafts, which cost the same however long.
         """
         known = sorted(self.draft_s)
-        inside = [length for length in lengths if known and known[0] <= length <= known[-1]]
+        longest = math.inf if self.drafter == N_GRAM else known[-1]
+        inside = [length for length in lengths if known[0] <= length <= longest]
         seconds = np.interp(inside, known, [self.draft_s[length] for length in known])
         pairs = zip(inside, seconds, strict=True)
         return {length: Drafts(token_s=float(draft_s) / length) for length, draft_s in pairs}
@@ -57,44 +56,44 @@ class DraftCost:
         return self.draft_s[longest] / longest
 
 
-def measure_draft_cost(
+def measure_draft_costs(
     engine: Engine,
     session: Session,
-    drafter: DrafterSettings,
+    drafters: Sequence[DrafterSettings],
+    plain_s: float,
     check: Callable[[], None] = lambda: None,
-) -> DraftCost | None:
-    """Have ``drafter`` draft alone, with coins instead of verification; ``check`` may raise.
+) -> tuple[float, tuple[DraftCost, ...]]:
+    """Have each of the drafters that are models draft alone, with coins instead of verification.
 
-    None where there is no room for a few drafts in the context, or it makes none.
+    In turns with plain steps and with steps of the same length whose tokens cost nothing: by
+    how many plain steps those with a drafter take longer is what it costs, the hidden states
+    that the target keeps for it included. ``plain_s`` are the seconds of a decode of one row by
+    the cost curve, which may come from another moment. ``check`` may raise.
+
+    Returns:
+        the seconds of a plain step beyond its decode; and the costs, n-gram drafts first. Left
+        out is who makes no drafts, or finds no room for a few in the context.
     """
-    measured: dict[int, float] = {}
+    models = [replace(one, n_max=None) for one in drafters if kind_of(one).is_model]
+    hosts: list[float] = []
+    measured: dict[str, dict[int, float]] = {}
     for length in reversed(LENGTHS):  # the longest first: its context has room for the others
-        speculation = SpeculationSettings(
+        given = SpeculationSettings(
             n_max=length, adaptive=False, synth_len=1 + _ACCEPTANCE * length
         )
-        engine.configure(speculation, (replace(drafter, n_max=None),))
-        seconds = _seconds_of_drafts(engine, session, length, check)[_NUM_UNTIMED:]
-        if seconds:
-            measured[length] = median(seconds)
-    return DraftCost(engine.drafter_names[0], measured) if measured else None
-
-
-def _seconds_of_drafts(
-    engine: Engine, session: Session, length: int, check: Callable[[], None]
-) -> list[float]:
-    """The time of each draft that is as long as it should be."""
-    session.reset()
-    settings = GenerationSettings(SamplingSettings(temp=0.0, ignore_eos=True), seed=1)
-    seconds: list[float] = []
-    drafted, draft_s = 0, 0.0
-    deadline = time.perf_counter() + _BUDGET_S
-    with contextlib.closing(session.generate(engine.encode(TEXT), settings)) as events:
-        for event in events:
-            check()
-            stats = session.stats
-            if isinstance(event, StepEvent) and stats.drafted - drafted == length:
-                seconds.append(stats.draft_s - draft_s)
-            drafted, draft_s = stats.drafted, stats.draft_s
-            if stats.steps >= _NUM_STEPS or time.perf_counter() > deadline:
-                break
-    return seconds
+        plain = StepTimes(SpeculationSettings(adaptive=False))
+        free, *drafting = (StepTimes(given, (one,)) for one in (DrafterSettings("filler"), *models))
+        ways = (plain, free, *drafting)
+        timed = time_in_turns(engine, session, ways, _BUDGET_S * len(ways), check)
+        if plain not in timed or free not in timed:
+            continue
+        host_s = median(plain.host_s)
+        hosts.append(host_s)
+        free_s = median(free.host_s) - host_s
+        measured.setdefault(N_GRAM, {})[length] = max(free_s, 0.0)
+        for way in drafting:
+            if way in timed:
+                added_s = (way.cost(plain) - free.cost(plain)) * (plain_s + host_s)
+                measured.setdefault(way.name, {})[length] = max(free_s + added_s, 0.0)
+    costs = tuple(DraftCost(name, draft_s) for name, draft_s in measured.items())
+    return median(hosts) if hosts else 0.0, costs

@@ -11,7 +11,7 @@ from outrider.cli.bench.arm import ArmSpec
 from outrider.cli.doctor.advice import Advice, advise, advise_smaller
 from outrider.cli.doctor.cost_curve import CostCurve, measure_curve
 from outrider.cli.doctor.diagnosis import Diagnosis, break_evens
-from outrider.cli.doctor.draft_cost import TEXT, DraftCost, measure_draft_cost
+from outrider.cli.doctor.draft_cost import DraftCost, measure_draft_costs
 from outrider.cli.doctor.memory import (
     Allocations,
     MemoryNeed,
@@ -20,6 +20,7 @@ from outrider.cli.doctor.memory import (
     noted_allocations,
 )
 from outrider.cli.doctor.processor import Processor, examine_processor
+from outrider.cli.doctor.step_times import TEXT
 from outrider.cli.engine_setup import engine_settings, load_engine
 from outrider.cli.errors import UsageError
 from outrider.cli.interrupts import Interrupts
@@ -60,6 +61,7 @@ class _Measured:
     curve: CostCurve
     far: CostCurve | None
     costs: tuple[DraftCost, ...]
+    host_s: float
 
 
 def examine(spec: ArmSpec, machine: dict[str, Any], tell: Tell) -> Diagnosis:
@@ -87,7 +89,7 @@ def examine(spec: ArmSpec, machine: dict[str, Any], tell: Tell) -> Diagnosis:
         with engine:
             memory = _allocated(memory, allocations)
             measured = _measure_unless_interrupted(engine, settings, tell)
-    costs = break_evens(measured.curve, measured.costs) if measured else ()
+    costs = break_evens(measured.curve, measured.costs, measured.host_s) if measured else ()
     return Diagnosis(
         profile=spec.text,
         facts=facts,
@@ -206,12 +208,6 @@ def _measure(
         check()
         return engine.time_batch(num_rows)
 
-    costs = []
-    for drafter in settings.drafters:
-        kind = kind_of(drafter)
-        if kind.is_model:
-            tell(f"measuring {kind.name}")
-            costs.append(measure_draft_cost(engine, session, drafter, check))
     tell("measuring decodes of several rows")
     longest = min(_LONGEST, engine.n_ctx - 1)
     filler = DrafterSettings("filler", n_max=longest)
@@ -220,7 +216,9 @@ def _measure(
     curve = measure_curve(time_batch, engine.max_batch, _NEAR_S)
     tell("measuring behind a longer text")
     far = _measure_far(engine, session, curve, time_batch) if curve.is_quiet else None
-    return _Measured(curve, far, tuple(cost for cost in costs if cost is not None))
+    tell("measuring drafts")
+    host_s, costs = measure_draft_costs(engine, session, settings.drafters, curve.plain_s, check)
+    return _Measured(curve, far, costs, host_s)
 
 
 def _measure_far(

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from outrider.cli.bench.break_even import BreakEven
-from outrider.cli.doctor.advice import N_GRAM
 from outrider.cli.doctor.cost_curve import RESTLESS, CostCurve
 from outrider.cli.doctor.diagnosis import Diagnosis
 from outrider.cli.doctor.memory import MemoryNeed
@@ -141,8 +140,9 @@ def _with_unit(line: str, curve: CostCurve, width: int) -> str:
 
 def _needs_row(one: BreakEven, lengths: Sequence[int], glyphs: Glyphs) -> str:
     needs = {cost.length: cost.needs for cost in one.lengths}
-    name = N_GRAM if one.drafter == N_GRAM else one.drafter
-    return _row(f"needs, {name}", [fraction(needs.get(length), glyphs) for length in lengths])
+    return _row(
+        f"needs, {one.drafter}", [fraction(needs.get(length), glyphs) for length in lengths]
+    )
 
 
 def _row(label: str, cells: Sequence[str]) -> str:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.drafters.drafter import Drafter
-from outrider.speculative.errors import EngineError
-from outrider.speculative.proposal import DraftRequest, Proposal, Verdict, judged
+from outrider.speculative.errors import CacheFullError, DecodeStoppedError, EngineError
+from outrider.speculative.proposal import NO_DRAFT, DraftRequest, Proposal, Verdict, judged
 
 I32 = NDArray[np.int32]
 
@@ -58,28 +58,32 @@ class ChainDrafter:
         return any(member.gives_law for member in self.members)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
-        proposals = [Proposal()] * len(requests)
+        proposals = [NO_DRAFT] * len(requests)
         self._winner.clear()
         self.spent.clear()
         for member in list(self.members):
-            asked = {
-                i: own
-                for i, request in enumerate(requests)
-                if not proposals[i].token_ids and (own := _for(member, request)) is not None
-            }
+            places, asked = [], []
+            for place, request in enumerate(requests):
+                own = None if proposals[place].token_ids else _for(member, request)
+                if own is not None:
+                    places.append(place)
+                    asked.append(own)
             if not asked:
                 continue
-            made = self._ask(member, list(asked.values()))
-            for (i, request), proposal in zip(asked.items(), made, strict=True):
+            made = self._ask(member, asked)
+            for place, request, proposal in zip(places, asked, made, strict=True):
                 kept = proposal.num_within(request)
                 if kept:
                     self._winner[request.seq_id] = member
-                proposals[i] = _after(proposals[i], proposal, kept, member.name)
+                proposals[place] = _after(proposals[place], proposal, kept, member.name)
         return proposals
 
     def observe_batch(self, blocks: Sequence[Block], outputs: BatchOutputs) -> None:
-        for member in self.members:
-            member.observe_batch(blocks, outputs)
+        for member in list(self.members):
+            try:
+                member.observe_batch(blocks, outputs)
+            except EngineError as error:
+                self._drop(member, error)
 
     def observe_verdict(self, seq_id: int, verdict: Verdict) -> None:
         winner = self._winner.pop(seq_id, None)
@@ -101,35 +105,40 @@ class ChainDrafter:
     def _ask(self, member: Drafter, requests: Sequence[DraftRequest]) -> list[Proposal]:
         started = time.perf_counter()
         try:
-            proposals = [
-                judged(request, proposal, member.name) if _is_look(request) else proposal
-                for request, proposal in zip(requests, member.propose(requests), strict=True)
-            ]
+            proposals = member.propose(requests)
+            for place, request in enumerate(requests):
+                if request.gate is not None and request.gate.is_look:
+                    proposals[place] = judged(request, proposals[place], member.name)
+        except DecodeStoppedError:
+            raise
         except EngineError as error:
-            _log.warning("drafter %s dropped: %s", member.name, error)
-            self.dropped[member.name] = str(error)
-            self.members.remove(member)
-            member.close()
-            proposals = [Proposal()] * len(requests)
+            if not isinstance(error, CacheFullError):  # there is room again when a slot ends
+                self._drop(member, error)
+            proposals = [NO_DRAFT] * len(requests)
         seconds = time.perf_counter() - started
-        catch_up_s = max((proposal.catch_up_s for proposal in proposals), default=0.0)
-        num_drafted = sum(map(len, proposals))
-        num_looked = sum(len(look.token_ids) for one in proposals for look in one.looks)
+        catch_up_s, num_drafted, num_looked = 0.0, 0, 0
+        for proposal in proposals:
+            catch_up_s = max(catch_up_s, proposal.catch_up_s)
+            num_drafted += len(proposal.token_ids)
+            for look in proposal.looks:
+                num_looked += len(look.token_ids)
         self.spent.append(
             Spent(member.name, num_drafted + num_looked, seconds, catch_up_s, not num_drafted)
         )
         return proposals
 
-
-def _is_look(request: DraftRequest) -> bool:
-    return request.gate is not None and request.gate.is_look
+    def _drop(self, member: Drafter, error: EngineError) -> None:
+        _log.warning("drafter %s dropped: %s", member.name, error)
+        self.dropped[member.name] = str(error)
+        self.members.remove(member)
+        member.close()
 
 
 def _after(before: Proposal, proposal: Proposal, kept: int, drafter: str) -> Proposal:
     """The first ``kept`` tokens of a proposal, with what came of the drafters before."""
-    discarded = before.discarded
-    if kept < len(proposal):
-        discarded += ((drafter, len(proposal) - kept),)
+    discarded, length = before.discarded, len(proposal.token_ids)
+    if kept < length:
+        discarded += ((drafter, length - kept),)
         proposal = proposal.cut(kept)
     if not proposal.token_ids:
         return Proposal(discarded=discarded, looks=before.looks + proposal.looks)

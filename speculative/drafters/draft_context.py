@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.speculative.errors import EngineError
+from outrider.speculative.errors import CacheFullError, EngineError
 from outrider.speculative.llama import NativeContext, last_error
 
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
+
+_NO_SLOT = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +89,8 @@ class DraftContext:
             native.seq[start:end] = native.seq_pointer(part.seq_id)
         native.output[:end] = outputs
         code = native.decode(end, tokens=tokens, rows=rows)
+        if code == _NO_SLOT:
+            raise CacheFullError(f"the draft cache has no room for {end} more tokens")
         if code != 0:
             raise EngineError(f"the drafter failed to decode (code {code}): {last_error()}")
         for part in parts:

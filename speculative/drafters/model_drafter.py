@@ -12,7 +12,7 @@ from outrider.speculative.batch_outputs import BatchOutputs, Block
 from outrider.speculative.calibration import timed_decode
 from outrider.speculative.drafters.drafter import DrafterDefaults
 from outrider.speculative.drafters.open_draft import OpenDraft
-from outrider.speculative.proposal import DraftRequest, Proposal
+from outrider.speculative.proposal import NO_DRAFT, DraftRequest, Proposal
 from outrider.speculative.runner import Runner
 from outrider.speculative.token_sequence import TokenSequence, common_prefix_length
 
@@ -53,7 +53,7 @@ class ModelDrafter(DrafterDefaults):
             going = [b for b in blocks if drafts[b.seq_id].extend(outputs.logits(b)[0])]
             blocks = [self._next_block(drafts[block.seq_id]) for block in going]
         return [
-            drafts[r.seq_id].proposal(catch_up_s) if r.seq_id in drafts else Proposal()
+            drafts[r.seq_id].proposal(catch_up_s) if r.seq_id in drafts else NO_DRAFT
             for r in requests
         ]
 
@@ -80,6 +80,8 @@ class ModelDrafter(DrafterDefaults):
         if room < 1 or int(committed.max()) >= self._runner.vocab_size:
             return None
         cached = self._cached.setdefault(request.seq_id, TokenSequence())
+        # a decode that was broken off may have emptied it
+        cached.truncate(min(len(cached), self._runner.cached_length(request.seq_id)))
         # the last committed token is decoded again if it must be: its row starts the draft
         shared = min(common_prefix_length(cached.ids, committed), len(committed) - 1)
         self._cut(request.seq_id, cached, shared)

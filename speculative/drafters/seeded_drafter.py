@@ -31,8 +31,10 @@ class SeededDrafter(StateDrafter):
             split = max(0, len(part) - share)
             self._write(part.slice(0, split))
             last.append(part.slice(split, len(part)))
-            self._mirror(part.seq_id).num_cells = part.start_pos + len(part)
+            self._mirror(part.seq_id).num_cells = part.start_pos + split
         self._context.decode(last, outputs=True)
+        for part in parts:
+            self._mirror(part.seq_id).num_cells = part.start_pos + len(part)
         self._seed_rows = np.cumsum([len(part) for part in last]) - 1
 
     def _draft(self, drafts: Sequence[OpenDraft]) -> None:

@@ -15,7 +15,7 @@ from outrider.speculative.drafters.draft_context import DraftContext, Part
 from outrider.speculative.drafters.drafter import DrafterDefaults
 from outrider.speculative.drafters.open_draft import OpenDraft
 from outrider.speculative.drafters.state_ring import StateRing
-from outrider.speculative.proposal import DraftRequest, Proposal
+from outrider.speculative.proposal import NO_DRAFT, DraftRequest, Proposal
 from outrider.speculative.token_sequence import TokenSequence, common_prefix_length
 
 F32 = NDArray[np.float32]
@@ -66,13 +66,13 @@ class StateDrafter(DrafterDefaults, ABC):
         started = time.perf_counter()
         drafts = {r.seq_id: d for r in requests if (d := self._open(r)) is not None}
         if not drafts:
-            return [Proposal()] * len(requests)
+            return [NO_DRAFT] * len(requests)
         missing = max(len(d.request.token_ids) - self._start(d) for d in drafts.values())
         self._catch_up(list(drafts.values()))
         catch_up_s = time.perf_counter() - started if missing > _ORDINARY_CATCH_UP else 0.0
         self._draft(list(drafts.values()))
         return [
-            drafts[r.seq_id].proposal(catch_up_s) if r.seq_id in drafts else Proposal()
+            drafts[r.seq_id].proposal(catch_up_s) if r.seq_id in drafts else NO_DRAFT
             for r in requests
         ]
 

@@ -37,11 +37,18 @@ class StateRing:
             self.first = start  # a gap before, or none of the old rows is known to go on
         self.end = start + count
         self.first = max(self.first, self.end - size)
-        places = np.arange(start + skipped, self.end) % size
-        column = 0
+        # two runs at most: up to the last row of the array, and on from its first
+        place = (start + skipped) % size
+        split = min(skipped + size - place, count)
+        self._copy(taps, skipped, split, place)
+        if split < count:
+            self._copy(taps, split, count, 0)
+
+    def _copy(self, taps: Sequence[F32], first: int, end: int, place: int) -> None:
+        rows, column = self._rows[place : place + end - first], 0
         for tap in taps:
             width = tap.shape[1]
-            self._rows[places, column : column + width] = tap[skipped:]
+            rows[:, column : column + width] = tap[first:end]
             column += width
 
     def read(self, start: int, end: int) -> F32:

@@ -18,6 +18,7 @@ from outrider.speculative.llama.library import (
 )
 from outrider.speculative.llama.native_context import NativeContext
 from outrider.speculative.llama.native_model import NativeModel
+from outrider.speculative.llama.stop_flag import StopFlag
 
 __all__ = [
     "ATTR_CONTROL",
@@ -26,6 +27,7 @@ __all__ = [
     "CONTEXT_MTP",
     "NativeContext",
     "NativeModel",
+    "StopFlag",
     "identity",
     "last_error",
     "library",

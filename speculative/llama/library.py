@@ -46,6 +46,7 @@ _SYMBOLS = (
     "llama_get_memory",
     "llama_init_from_model",
     "llama_log_set",
+    "llama_memory_seq_cp",
     "llama_memory_seq_pos_max",
     "llama_memory_seq_pos_min",
     "llama_memory_seq_rm",
@@ -62,12 +63,12 @@ _SYMBOLS = (
     "llama_model_n_ctx_train",
     "llama_model_n_embd",
     "llama_model_n_embd_out",
-    "llama_model_n_layer",
     "llama_model_n_layer_nextn",
     "llama_model_n_swa",
     "llama_n_batch",
     "llama_n_ctx_seq",
     "llama_n_rs_seq",
+    "llama_set_abort_callback",
     "llama_set_causal_attn",
     "llama_state_seq_get_data_ext",
     "llama_state_seq_get_size_ext",
@@ -139,6 +140,7 @@ _log = logging.getLogger("outrider.llama")
 # ggml.h (the bindings' own table is that of an older revision)
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _last_error = ""
+_has_kept_interrupt = False
 _log_callback: Any = None  # llama.cpp keeps a raw pointer: the object must outlive every call
 
 
@@ -192,6 +194,14 @@ def _route_log(llama_cpp: Any) -> None:
     level_of_line = logging.INFO
 
     def on_line(level: int, text: bytes, _user_data: object) -> None:
+        global _has_kept_interrupt
+        try:
+            note(level, text)
+        except KeyboardInterrupt:
+            # no exception passes through native code: ctypes would print it and go on
+            _has_kept_interrupt = True
+
+    def note(level: int, text: bytes) -> None:
         nonlocal level_of_line
         global _last_error
         level_of_line = _LEVELS.get(level, level_of_line)  # 5 continues the line before
@@ -206,6 +216,14 @@ def _route_log(llama_cpp: Any) -> None:
     # a native thread may log while the interpreter goes down; Python must not be called then
     harmless = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, llama_cpp.llama_log_callback)
     atexit.register(llama_cpp.llama_log_set, harmless, None)
+
+
+def raise_kept_interrupt() -> None:
+    """Raise the Ctrl-C that came while llama.cpp wrote its log, after the call that did."""
+    global _has_kept_interrupt
+    if _has_kept_interrupt:
+        _has_kept_interrupt = False
+        raise KeyboardInterrupt
 
 
 def last_error() -> str:

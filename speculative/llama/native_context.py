@@ -17,8 +17,10 @@ from outrider.speculative.llama.library import (
     extension,
     last_error,
     library,
+    raise_kept_interrupt,
 )
 from outrider.speculative.llama.native_model import NativeModel
+from outrider.speculative.llama.stop_flag import is_set_function
 
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
@@ -46,6 +48,7 @@ class NativeContext:
         cache_type_k: str,
         cache_type_v: str,
         embeddings: bool = False,
+        kv_unified: bool = True,
         kind: int = CONTEXT_DEFAULT,
         other: NativeContext | None = None,
         n_rs_seq: int = 0,
@@ -76,12 +79,13 @@ class NativeContext:
         params.n_rs_seq = n_rs_seq
         if other is not None:
             params.ctx_other = other._handle
-        params.kv_unified = True
+        params.kv_unified = kv_unified
         # C's default is a full-size cache; the command line's is the window
         params.swa_full = full_window
         params.no_perf = True
         self._lib = lib
         self._handle: Any = lib.llama_init_from_model(model.handle, params)
+        raise_kept_interrupt()
         if not self._handle:
             raise EngineError(f"llama.cpp cannot make a context: {last_error()}")
         self._memory = lib.llama_get_memory(self._handle)
@@ -90,6 +94,7 @@ class NativeContext:
         self.vocab_size = model.vocab_size
         self.n_embd_out = model.n_embd_out
         self.n_rs_seq = int(lib.llama_n_rs_seq(self._handle))
+        self._stop = model.stop
         self._views: dict[tuple[int, int, int], F32] = {}
         self._allocate_batch(lib, n_seq)
         self._row_floats: F32 = np.zeros(self.n_batch * row_width, np.float32)
@@ -127,15 +132,29 @@ class NativeContext:
             self._lib.llama_free(self._handle)
             self._handle = None
 
-    def decode(self, num_tokens: int, *, tokens: bool = True, rows: bool = False) -> int:
+    def decode(
+        self,
+        num_tokens: int,
+        *,
+        tokens: bool = True,
+        rows: bool = False,
+        can_stop: bool = False,
+    ) -> int:
         """Decode the first ``num_tokens`` entries of the arrays; llama_decode's return code.
 
-        An entry is its token, its float row (see :meth:`rows`), or both.
+        An entry is its token, its float row (see :meth:`rows`), or both. With ``can_stop`` the
+        model's stop flag breaks it off, where the backend can.
         """
         if self._content != (tokens, rows):
             self._set_content(tokens, rows)
         self._batch.n_tokens = num_tokens
-        return int(self._lib.llama_decode(self._handle, self._batch))
+        if can_stop:
+            self._obey_stop(True)
+        try:
+            return int(self._lib.llama_decode(self._handle, self._batch))
+        finally:
+            if can_stop:
+                self._obey_stop(False)
 
     def encode(self, num_rows: int) -> int:
         """Run the encoder on the first ``num_rows`` float rows; llama_encode's return code."""
@@ -146,6 +165,11 @@ class NativeContext:
         code = int(self._lib.llama_encode(self._handle, self._batch))
         self._batch.pos = _pointer(self._lib.llama_batch, "pos", self.pos)
         return code
+
+    def _obey_stop(self, obey: bool) -> None:
+        callback = self._lib.ggml_abort_callback
+        function = ctypes.cast(is_set_function(), callback) if obey else callback()
+        self._lib.llama_set_abort_callback(self._handle, function, self._stop.address)
 
     def _set_content(self, tokens: bool, rows: bool) -> None:
         batch_type = self._lib.llama_batch
@@ -234,6 +258,13 @@ class NativeContext:
     def remove(self, seq_id: int, start: int) -> bool:
         """Drop the cells of ``seq_id`` from position ``start`` on; False if it cannot."""
         return bool(self._lib.llama_memory_seq_rm(self._memory, seq_id, start, -1))
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Let ``target``, which is empty, have the first ``length`` tokens of ``source`` too.
+
+        Only in a unified cache: llama.cpp asserts that whole streams are copied otherwise.
+        """
+        self._lib.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
     def first_position(self, seq_id: int) -> int:
         return int(self._lib.llama_memory_seq_pos_min(self._memory, seq_id))

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from outrider.speculative.errors import EngineError
-from outrider.speculative.llama.library import ALL_LAYERS, extension, last_error, library
+from outrider.speculative.llama.library import (
+    ALL_LAYERS,
+    extension,
+    last_error,
+    library,
+    raise_kept_interrupt,
+)
+from outrider.speculative.llama.stop_flag import StopFlag
 
 
 class NativeModel:
@@ -40,7 +47,10 @@ class NativeModel:
             params.progress_callback = callback
         self._lib = lib
         self._has_heads = load_heads
+        self.stop = StopFlag()
+        """Obeyed by the contexts that are made after it; an engine has one for all its models."""
         self._handle = lib.llama_model_load_from_file(os.fsencode(path), params)
+        raise_kept_interrupt()
         if not self._handle:
             raise EngineError(f"{path}: llama.cpp cannot load this model: {last_error()}")
         self._vocab = lib.llama_model_get_vocab(self._handle)
@@ -66,10 +76,6 @@ class NativeModel:
     @property
     def n_embd_out(self) -> int:
         return int(self._lib.llama_model_n_embd_out(self._handle))
-
-    @property
-    def n_layer(self) -> int:
-        return int(self._lib.llama_model_n_layer(self._handle))
 
     @property
     def num_heads_nextn(self) -> int:

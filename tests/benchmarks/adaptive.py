@@ -5,8 +5,9 @@
 Four workloads of two prompts each (workloads.jsonl) with four drafters: ``ngram-mod``,
 ``draft-eagle3``, ``self`` (the target drafts for itself) and ``bad`` (a tiny llama with random
 weights); other n-gram kinds can be named too. In each round every prompt is answered by all
-arms, in rotated order, with the same seed: plain, adaptive, and fixed at each length. End tokens
-are ignored, and the prompt is read before the clock starts.
+arms, in rotated order, with the same seed: plain, plain again (another engine of the same kind,
+which shows the noise), adaptive, and fixed at each length. End tokens are ignored, and the prompt
+is read before the clock starts.
 
 Each pair of workload and drafter has engines of its own: what the adaptive one learns it keeps
 from answer to answer and from nothing else. Texts must not: the prompts come again in every
@@ -53,7 +54,7 @@ from tools.gguf_writer import Block, Given, write
 HERE = Path(__file__).parent
 EAGLE3 = HERE.parents[1] / "profiles" / "smollm2-135m-eagle3.gguf"
 DRAFTERS = ("ngram-mod", "draft-eagle3", "self", "bad")
-PLAIN, ADAPTIVE = "plain", "adaptive"
+PLAIN, AGAIN, ADAPTIVE = "plain", "plain again", "adaptive"
 CONTEXT = 2048
 QUIET_STEPS = 16  # without a draft: then the drafter was given up, and what follows are probes
 
@@ -114,7 +115,7 @@ class Pair:
 
     def best_fixed(self) -> str:
         """The fixed length with the highest ratio to plain, which is length 0."""
-        fixed = dict.fromkeys(a.arm for a in self.answers if a.arm != ADAPTIVE)
+        fixed = dict.fromkeys(a.arm for a in self.answers if a.arm not in (AGAIN, ADAPTIVE))
         return max(fixed, key=lambda arm: self.ratio(arm, PLAIN))
 
     def given_up(self) -> tuple[int | None, int]:
@@ -158,7 +159,7 @@ def main() -> None:
     arguments = parse()
     prompts = read_prompts(arguments.workloads)
     names, lengths = arguments.drafters.split(","), arguments.lengths
-    clock = Clock(len(names) * len(prompts) * arguments.rounds * (2 + len(lengths)))
+    clock = Clock(len(names) * len(prompts) * arguments.rounds * (3 + len(lengths)))
     target = ModelSettings(arguments.model, ctx_size=CONTEXT, threads=arguments.threads)
     pairs = []
     print_header()
@@ -275,13 +276,14 @@ class Arms:
         lengths: Sequence[int],
         num_tokens: int,
     ) -> None:
-        self.names = [PLAIN, ADAPTIVE, *map(str, lengths)]
+        self.names = [PLAIN, AGAIN, ADAPTIVE, *map(str, lengths)]
         self.configure_s: list[float] = []
         self._num_tokens = num_tokens
         self._stack = ExitStack()
         fixed = SpeculationSettings(adaptive=False, n_max=max(lengths))
-        self._plain = self._load(EngineSettings(target))
-        self._adaptive = self._load(EngineSettings(target, (drafter,)))
+        plain, again = (self._load(EngineSettings(target)) for _ in range(2))
+        adaptive = self._load(EngineSettings(target, (drafter,)))
+        self._others = {PLAIN: plain, AGAIN: again, ADAPTIVE: adaptive}
         self._fixed = self._load(EngineSettings(target, (drafter,), fixed))
 
     def __enter__(self) -> Arms:
@@ -292,7 +294,7 @@ class Arms:
 
     def answer(self, arm: str, prompt: Prompt, number: int) -> Answer:
         """What ``arm`` gives to ``prompt`` in round ``number``."""
-        engine, session = {PLAIN: self._plain, ADAPTIVE: self._adaptive}.get(arm, self._fixed)
+        engine, session = self._others.get(arm, self._fixed)
         if arm.isdigit():
             self._use_length(int(arm))
         forget_pools()
@@ -354,9 +356,9 @@ def turns(
 
 def print_header() -> None:
     print(
-        f"{'workload':<13} {'drafter':<13} {'plain':>7} {'adaptive':>9} {'best fixed':>12}"
-        f" {'adaptive/':>10} {'given up':>9} {'later':>6} {'adaptive':>9}\n"
-        f"{'':<13} {'':<13} {'tok/s':>7} {'/plain':>9} {'(k) /plain':>12}"
+        f"{'workload':<13} {'drafter':<13} {'plain':>7} {'again':>7} {'adaptive':>9}"
+        f" {'best fixed':>12} {'adaptive/':>10} {'given up':>9} {'later':>6} {'adaptive':>9}\n"
+        f"{'':<13} {'':<13} {'tok/s':>7} {'/plain':>7} {'/plain':>9} {'(k) /plain':>12}"
         f" {'best':>10} {'at step':>9} {'drafts':>6} {'accepted':>9}",
         flush=True,
     )
@@ -371,7 +373,8 @@ def print_row(pair: Pair) -> None:
     counts = [sum(answer.accepted for answer in adaptive), sum(a.drafted for a in adaptive)]
     print(
         f"{pair.workload:<13} {pair.drafter:<13} {median(pair.speeds(PLAIN)):7.1f}"
-        f" {pair.ratio(ADAPTIVE, PLAIN):9.3f} {f'({length}) {ratio:.3f}':>12}"
+        f" {pair.ratio(AGAIN, PLAIN):7.3f} {pair.ratio(ADAPTIVE, PLAIN):9.3f}"
+        f" {f'({length}) {ratio:.3f}':>12}"
         f" {pair.ratio(ADAPTIVE, best):10.3f} {'-' if step is None else step:>9} {later:6}"
         f" {f'{counts[0]}/{counts[1]}':>9}",
         flush=True,

@@ -4,8 +4,9 @@
 
 Two raw prompts, 160 greedy tokens each, end tokens ignored. ``copy``: a file of 17 lines twice,
 and its first line. ``edit``: the same, but the third time one name is another, and the first
-five lines are there. The server runs plain and with four n-gram settings, ours plain and with
-each chain of ``--drafters``, no length given. In every round each arm answers each prompt
+five lines are there. The server runs plain and with four n-gram settings, ours plain, with the
+drafters of the profile that is the default, and with each chain of ``--drafters``, no length
+given. In every round each arm answers each prompt
 once, in rotated order, from the same token ids; both sides leave the first token out.
 
 The server's ngram-mod keeps its table from request to request, so a prompt that comes again
@@ -29,6 +30,8 @@ from statistics import median
 
 import numpy as np
 
+from outrider.cli.engine_setup import engine_settings
+from outrider.profiles.load import load_profile
 from outrider.speculative.engine import Engine
 from outrider.speculative.events import FinishEvent
 from outrider.speculative.session import Session
@@ -78,7 +81,8 @@ SERVER_SETTINGS: dict[str, tuple[str, ...]] = {
     "ngram-mod 4/1/31": (*SHORT, "--spec-ngram-mod-n-max", "31"),
     "ngram-simple 4/15": (*SIMPLE, "4", "--spec-ngram-simple-size-m", "15"),
 }
-DRAFTERS = "ngram-mod;ngram-simple;ngram-mod,ngram-simple;ngram-map-k"
+PROFILE = "smollm2"
+DRAFTERS = "ngram-mod;ngram-simple"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +218,15 @@ def ask_server(url: str, prompt: Sequence[int], num_tokens: int) -> Answer:
 
 def our_arms(target: ModelSettings, chains: Sequence[str]) -> list[Arm]:
     plain = Arm(OURS, PLAIN, partial(loaded, EngineSettings(target)))
-    drafting = []
-    for chain in chains:
-        drafters = tuple(DrafterSettings(kind) for kind in chain.split(","))
-        drafting.append(Arm(OURS, chain, partial(loaded, EngineSettings(target, drafters))))
-    return [plain, *drafting]
+    drafters = {f"profile {PROFILE}": engine_settings(load_profile(PROFILE)).drafters}
+    drafters |= {chain: tuple(map(DrafterSettings, chain.split(","))) for chain in chains}
+    return [
+        plain,
+        *(
+            Arm(OURS, name, partial(loaded, EngineSettings(target, members)))
+            for name, members in drafters.items()
+        ),
+    ]
 
 
 @contextmanager

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import platformdirs
 import pytest
-from tools.program import outrider
+from tools.program import outrider, outrider_here
 
 PROMPT = "Once upon a time there was a small owl."
 
@@ -20,7 +21,10 @@ def pair(zoo: Path) -> tuple[str, ...]:
 
 
 def _json(*args: str) -> dict[str, Any]:
-    run = outrider("run", "--json", *args)
+    return _made(outrider_here("run", "--json", *args))
+
+
+def _made(run: CompletedProcess[bytes]) -> dict[str, Any]:
     assert run.returncode == 0, run.stderr
     made: dict[str, Any] = json.loads(run.stdout)
     return made
@@ -65,7 +69,7 @@ def test_a_seed_gives_the_same_text_while_verifying_by_the_ratio(pair: tuple[str
         kept = json.loads(file.read_text())
         kept["verify_s"] = dict.fromkeys(kept["verify_s"], 9.0)
         file.write_text(json.dumps(kept))
-    again = _json(*asked)
+    again = _made(outrider("run", "--json", *asked))
     assert again["token_ids"] == first["token_ids"]
     for count in ("drafted", "accepted", "accepted_histogram"):
         assert again["speculation"][count] == first["speculation"][count]

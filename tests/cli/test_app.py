@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from tools.program import environment, outrider
+from tools.program import environment, outrider, outrider_here
 
 from outrider.cli.app import command
 from outrider.cli.command_reference import reference
@@ -40,13 +40,15 @@ def chats(monkeypatch: pytest.MonkeyPatch) -> Chats:
         *,
         first_prompt: str | None,
         verbose: bool,
+        session: str | None,
+        is_continued: bool,
     ) -> int:
         started.append((profile, overrides, first_prompt, verbose))
         return 7
 
-    module = types.ModuleType("outrider.cli.chat")
+    module = types.ModuleType("outrider.cli.chat.chat")
     module.chat = chat  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "outrider.cli.chat", module)
+    monkeypatch.setitem(sys.modules, "outrider.cli.chat.chat", module)
     return started
 
 
@@ -103,6 +105,23 @@ def test_help_names_every_flag_under_its_panel(capsys: pytest.CaptureFixture[str
             assert re.search(rf"(^|\s){flag}[\s,]", sections[field.panel]), flag
 
 
+def test_every_command_can_be_told_to_use_no_colour() -> None:
+    pages = reference().split("\n## ")[1:-1]
+    commands = [page for page in pages if "COMMAND [ARGS]" not in page]
+    assert len(commands) > 15
+    for page in commands:
+        assert len(re.findall(r"^  --no-color +bold", page, re.MULTILINE)) == 1, page
+
+
+def test_no_color_is_no_color(monkeypatch: pytest.MonkeyPatch, zoo: Path) -> None:
+    monkeypatch.setenv("NO_COLOR", "")  # so that it is put back
+    model = str(zoo / "target-llama.gguf")
+    assert run_program(["models", "inspect", model]) == 0
+    assert os.environ["NO_COLOR"] == ""
+    assert run_program(["models", "inspect", "--no-color", model]) == 0
+    assert os.environ["NO_COLOR"] == "1"
+
+
 def test_the_reference_in_the_docs_is_current() -> None:
     made = "python -m outrider.cli.command_reference > docs/commands.md"
     assert DOCS.read_text(encoding="utf-8") == reference(), f"make it again: {made}"
@@ -133,7 +152,7 @@ def test_the_reference_in_the_docs_is_current() -> None:
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(args: list[str], line: str) -> None:
-    run = outrider(*args)
+    run = outrider_here(*args)
     assert run.returncode == 2
     assert run.stdout == b""
     [error] = run.stderr.decode().splitlines()
@@ -157,7 +176,8 @@ def test_a_model_file_alone_runs_without_the_default_profiles_drafters(chats: Ch
     assert bare.drafters == ()
     assert bare.target.model is not None
     assert bare.target.model.texts == ("x.gguf",)
-    assert [drafter.kind for drafter in named.drafters] == ["ngram-simple", "draft-eagle3"]
+    kinds = [drafter.kind for drafter in named.drafters]
+    assert kinds == ["ngram-mod", "ngram-simple", "draft-eagle3"]
 
 
 def test_every_flag_wins_over_the_profile(chats: Chats, tmp_path: Path) -> None:

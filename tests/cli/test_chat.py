@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tools.program import COMMAND, outrider
-from tools.terminal import CTRL_C, CTRL_D, CTRL_Z, ENTER, UP, Terminal, paste
+from tools.terminal import CTRL_C, CTRL_D, ENTER, UP, Terminal, paste
 
 FOX = "Tell me a story about a fox."
 COUNT = "Count from 5 to 16."
@@ -69,12 +69,15 @@ def test_a_chat_from_banner_to_a_silent_exit(start: Start, user_folders: Path) -
     wait_prompt(terminal, 2)
     lines = [line for line in terminal.lines() if line]
     assert re.fullmatch(
-        r"outrider \S+   zoo target-llama   context 4,096   loaded in .* s", lines[0]
+        r"outrider \S+   zoo target-llama   context 4,096   1 thread, CPU   loaded in .* s",
+        lines[0],
     )
-    assert lines[1].startswith("drafter ngram-simple, length adaptive   verification greedy")
+    assert lines[1].startswith(
+        "drafter ngram-simple, length adaptive up to 48   verification greedy"
+    )
     assert lines[2].startswith("/help   ctrl-j new line")
     assert lines[3:5] == [f"› {COUNT}", COUNTED]
-    assert re.fullmatch(r"42 tokens · [\d,.]+ tok/s · .*first [\d.]+ s", lines[5])
+    assert re.fullmatch(r"42 tokens · [\d,.]+ tok/s · .*first [\d.]+ s · context \d %", lines[5])
     assert lines[-1].startswith("base · ngram-simple adaptive · greedy")
     assert terminal.bracketed_paste
     assert not terminal.echo
@@ -182,7 +185,7 @@ def test_killed_at_once_only_the_turn_in_progress_is_lost(start: Start, user_fol
     terminal.send(COUNT + ENTER)
     terminal.wait_for("tok/s")
     terminal.send("/set ignore_eos=true" + ENTER)
-    terminal.wait_for("ignore_eos=True")
+    terminal.wait_for("ignore_eos=true", count=2)
     terminal.send(FOX + ENTER)
     terminal.wait_for("Once upon a time")
     os.kill(terminal.pid, signal.SIGKILL)
@@ -277,17 +280,6 @@ def test_a_folder_that_cannot_be_written_is_one_note(start: Start, tmp_path: Pat
     assert terminal.text().count("note: history not kept") == 1
 
 
-def test_forty_columns(start: Start) -> None:
-    terminal = start(columns=40, rows=12)
-    terminal.send(FOX + ENTER)
-    terminal.wait_for("tok/s")
-    wait_prompt(terminal, 2)
-    text = terminal.text()
-    assert "ctrl-c stop  ctrl-d leave" in text
-    assert re.search(r"^\d+ tok · [\d,.]+ tok/s", text, re.MULTILINE)
-    assert " ".join(text.split()).count("The end.") == 1
-
-
 def test_every_letter_is_there_once_when_the_terminal_grows(
     start: Start, user_folders: Path
 ) -> None:
@@ -346,35 +338,6 @@ def test_ascii_terminals_get_ascii(start: Start) -> None:
     assert terminal.raw.isascii()
 
 
-def test_suspended_and_continued(zoo: Path) -> None:
-    program = " ".join(
-        [*COMMAND, "chat", "-m", str(zoo / "target-llama.gguf"), "-t", "1", *ENDLESS]
-    )
-    with Terminal(
-        ["bash", "--norc", "-i"], columns=100, rows=30, env={"PS1": "shell% "}
-    ) as terminal:
-        terminal.wait_for("shell%")
-        terminal.send(program + ENTER)
-        terminal.wait_for("›")
-        terminal.send(FOX + ENTER)
-        terminal.wait_for("ctrl-c stop")
-        terminal.wait_for("tok/s")
-        terminal.send(CTRL_Z)
-        terminal.wait_for("Stopped")
-        terminal.wait_for("shell%", count=2)
-        assert terminal.cursor_visible
-        assert not terminal.bracketed_paste or "\x1b[?2004h" in terminal.raw.split("Stopped")[-1]
-        terminal.send("stty -a | grep -o ' icanon'; echo done$((1 + 1))" + ENTER)
-        terminal.wait_for("done2")
-        assert "\n icanon" in terminal.text()
-        terminal.send("fg" + ENTER)
-        terminal.wait_for("ctrl-c stop")
-        terminal.send(CTRL_C)
-        terminal.wait_for("stopped at ")
-        terminal.send("/exit" + ENTER)
-        terminal.wait_for("shell%", count=4)
-
-
 def test_ctrl_c_while_loading_leaves_with_130(zoo: Path) -> None:
     # a pipe nobody writes to keeps the load waiting, whatever the machine's speed
     os.mkfifo("template.jinja")
@@ -388,8 +351,7 @@ def test_ctrl_c_while_loading_leaves_with_130(zoo: Path) -> None:
         assert terminal.text() == ""
 
 
-@pytest.mark.parametrize("stream", ["stdin", "stdout"])
-def test_without_a_terminal_it_points_to_run(zoo: Path, stream: str) -> None:
+def test_without_a_terminal_it_points_to_run(zoo: Path) -> None:
     done = outrider("chat", "-m", str(zoo / "target-llama.gguf"), stdin=b"Hello!\n")
     assert done.returncode == 2
     assert done.stdout == b""
@@ -408,7 +370,7 @@ def test_a_model_without_a_chat_template_names_the_flag(zoo: Path, tmp_path: Pat
         [line] = [line for line in terminal.lines() if line]
         assert line.startswith("outrider: error: ")
         assert "--chat-template-file" in line
-    command = [*COMMAND, "chat", "-m", str(model), "--chat-template-file", str(template)]
+    command = [*COMMAND, "chat", "-m", str(model), "-t", "1", "--chat-template-file", str(template)]
     with Terminal(command, columns=200) as terminal:
         terminal.wait_for("›")
 

@@ -10,10 +10,10 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from tools.scripted_chat import Answer, Scripted, scripted_chat
 
-from outrider.cli.chat_commands import COMMANDS
-from outrider.cli.commands import CommandCompleter
-from outrider.cli.context_window import fit_context
-from outrider.cli.transcript import Transcript, sessions_folder
+from outrider.cli.chat.context_window import fit_context
+from outrider.cli.chat.slash import COMMANDS
+from outrider.cli.chat.slash.completer import CommandCompleter
+from outrider.cli.chat.transcript import Transcript, sessions_folder
 from outrider.speculative.errors import EngineError, InputError, PromptTooLongError
 
 
@@ -105,7 +105,7 @@ def test_a_generation_that_breaks_off_keeps_its_text(model: Path) -> None:
     broken = Answer(["half"], "error", fault=("decode_failed", "llama.cpp: no memory"))
     scripted = scripted_chat(broken, model=model)
     scripted.chat.submit("a")
-    assert scripted.screen.of("error") == ["error: llama.cpp: no memory; kept, /regen asks again"]
+    assert scripted.screen.of("error") == ["error: llama.cpp: no memory; kept, /retry asks again"]
     assert contents(scripted) == ["a", "half"]
 
 
@@ -205,8 +205,11 @@ def test_help_lists_every_command_of_the_registry_and_fits(model: Path) -> None:
             assert command.name in text
             assert command.help in text
         assert "//text" in text
-    wanted = "/help /exit /clear /regen /undo /system /stats /spec /set /profile /think /save /load"
-    assert [command.name for command in COMMANDS] == wanted.split()
+    wanted = (
+        "/help /exit /clear /regen /undo /edit /retry /system /save /load /sessions /branch /read"
+        " /glob /stats /spec /set /profile /think /tint /tokens /context /copy"
+    )
+    assert {command.name for command in COMMANDS} == set(wanted.split())
 
 
 def test_exit_ends_the_chat(model: Path) -> None:
@@ -282,7 +285,8 @@ def test_set_shows_checks_and_changes_a_setting(model: Path) -> None:
     scripted = scripted_chat("x", model=model)
     for line in ("/set temp", "/set temp=0.25", "/set top-k=7", "/set temp"):
         scripted.chat.submit(line)
-    assert scripted.screen.of("plain") == ["temp=0.8", "temp=0.25", "top_k=7", "temp=0.25"]
+    values = [row.split()[0] for row in scripted.screen.of("plain")]
+    assert values == ["temp=0.8", "temp=0.25", "top_k=7", "temp=0.25"]
     scripted.chat.submit("a")
     assert scripted.session.settings[0].sampling.temp == 0.25
     assert scripted.session.settings[0].sampling.top_k == 7
@@ -291,12 +295,12 @@ def test_set_shows_checks_and_changes_a_setting(model: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("/set temp=9", "a number from 0 to 5"),
+        ("/set temp=9", "temp=9 is out of range, allowed 0 to 5"),
         ("/set temp=hot", "a number from 0 to 5"),
         ("/set tmep=1", "did you mean 'temp'?"),
         ("/set ctx_size=9", "/set ctx_size: unknown"),
         ("/spec n=0", "from 1 to 64"),
-        ("/spec of", "allowed: on, off, n="),
+        ("/spec of", "allowed: on, off, off once, once, n="),
         ("/spec type=telepathy", "ngram-simple"),
         ("/spec verify=maybe", "auto, greedy, match, rejection"),
         ("/profile nope", "no profile 'nope'"),
@@ -398,7 +402,7 @@ def completions(scripted: Scripted, text: str) -> dict[str, str]:
     ("typed", "offered"),
     [
         ("/sa", lambda words: words == ["/save"]),
-        ("/s", lambda words: words == ["/system", "/stats", "/spec", "/set", "/save"]),
+        ("/s", lambda words: " ".join(words) == "/save /sessions /set /spec /stats /system"),
         ("/set temp", lambda words: words == ["/set temp=", "/set template_kwargs="]),
         ("/profile smollm2-", lambda words: "/profile smollm2-plain" in words),
         ("/spec t", lambda words: words == ["/spec type="]),
@@ -415,4 +419,4 @@ def test_commands_and_their_arguments_are_completed(
 def test_completions_describe_what_they_do(model: Path) -> None:
     scripted = scripted_chat(model=model)
     assert completions(scripted, "/sav")["/save"] == "save under a name"
-    assert completions(scripted, "/set top_k")["/set top_k="].startswith("40   ")
+    assert completions(scripted, "/set top_k")["/set top_k="].startswith("40 (0 to ")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tools.program import environment
@@ -37,3 +38,26 @@ def test_module_and_command_are_the_same_program() -> None:
     )
     assert module.returncode == 0
     assert module.stdout.startswith(b"Usage: outrider [OPTIONS] COMMAND")
+
+
+INTERRUPTED = """\
+import sys
+from outrider.cli import program
+from outrider.cli.__main__ import main
+
+def run_program(words):
+    try:
+        exec("raise KeyboardInterrupt")  # as in the midst of making a dataclass
+    except KeyboardInterrupt:
+        return 130
+
+program.run_program = run_program
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_wherever_it_falls_is_an_exit_code_and_no_signal(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    words = [sys.executable, "-m", "interrupted"]
+    run = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, b"", b"")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from prompt_toolkit.completion import WordCompleter
-from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.key_binding import KeyPress
@@ -16,11 +16,14 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import DummyOutput
 from tools.terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, paste
 
+from outrider.cli.errors import UsageError
 from outrider.cli.glyphs import UNICODE
-from outrider.cli.history import MessageHistory, history_path
-from outrider.cli.keyboard import Keyboard, TypeAhead
-from outrider.cli.prompt import Prompt, PromptLine
-from outrider.cli.prompt_keys import clean_paste
+from outrider.cli.prompt.history import MessageHistory, history_path
+from outrider.cli.prompt.keyboard import Keyboard, TypeAhead
+from outrider.cli.prompt.keys import clean_paste
+from outrider.cli.prompt.paste_chips import PasteChips
+from outrider.cli.prompt.prompt import Prompt, PromptLine
+from outrider.cli.screen.panel import Row
 
 
 class Reader:
@@ -30,19 +33,27 @@ class Reader:
         self.keys = keys
         self.history = InMemoryHistory()
         self.toolbars: list[str] = []
+        self.edited = ""
+        self.edit: Callable[[str], str] = str
         self.prompt = Prompt(
             keys=keys,
             output=DummyOutput(),
             history=self.history,
-            completer=WordCompleter(["/help", "/history"]),
+            chips=PasteChips(),
+            completer=WordCompleter(["/help", "/history"], WORD=True),
             toolbar=self._toolbar,
             suspend=lambda: None,
+            edit=self._edit,
             glyphs=UNICODE,
         )
 
-    def _toolbar(self, typed: str, width: int) -> str:
+    def _edit(self, text: str) -> str:
+        self.edited = text
+        return self.edit(text)
+
+    def _toolbar(self, typed: str, width: int) -> Row:
         self.toolbars.append(typed)
-        return "toolbar"
+        return [("toolbar", "dim")]
 
     def read(self, keys: str, default: str = "") -> PromptLine:
         self.keys.send_text(keys)
@@ -145,6 +156,117 @@ def test_ctrl_r_searches_the_history(reader: Reader) -> None:
     assert reader.read("\x12sk" + ENTER + ENTER).text == "the sky"
 
 
+@pytest.mark.parametrize("wanted", ["quokka", "see", "see log 0"])
+def test_ctrl_r_finds_words_of_a_large_paste(reader: Reader, wanted: str) -> None:
+    log = "".join(f"log {number} of a quokka\n" for number in range(20))
+    reader.read("see " + paste(log) + " now" + ENTER)
+    reader.read("the sun" + ENTER)
+    assert reader.read(f"\x12{wanted}" + ENTER + ENTER).text == f"see {log} now"
+
+
+def test_a_search_goes_on_through_pastes_and_typed_text_both_ways(reader: Reader) -> None:
+    log = "a quokka\n" * 20
+    for message in ("quokka one", paste(log), "the sea", "quokka two"):
+        reader.read(message + ENTER)
+    back = "\x12"
+    assert reader.read(f"{back}quokka{back}{back}" + ENTER + ENTER).text == "quokka one"
+    assert reader.read(f"{back}quokka{back}{back}" + ENTER + ENTER).text == log
+
+
+def test_a_search_goes_on_inside_a_message(reader: Reader) -> None:
+    reader.read("sea, quokka, sea" + ENTER)
+    assert reader.read("\x12sea" + ENTER + "X" + ENTER).text == "sea, quokka, Xsea"
+    assert reader.read("\x12sea\x12" + ENTER + "X" + ENTER).text == "Xsea, quokka, Xsea"
+
+
+def test_a_search_that_is_left_takes_nothing(reader: Reader) -> None:
+    reader.read("the sky" + ENTER)
+    assert reader.read("draft\x12sk\x12\x07s" + ENTER).text == "drafts"
+    assert reader.read("draft\x12sk\x12" + CTRL_C + "s" + ENTER).text == "drafts"
+
+
+def test_ctrl_p_and_ctrl_n_are_history_inside_a_text_of_lines(reader: Reader) -> None:
+    reader.read("before" + ENTER)
+    assert reader.read("one\ntwo\x10" + ENTER).text == "before"
+    assert reader.read("one\ntwo\x10\x0e" + ENTER).text == "one\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("/hel\t" + ENTER, "/help"),
+        ("/hi\t now" + ENTER, "/history now"),
+        ("/h\t" + CTRL_C + "a\tb" + ENTER, "a   b"),
+        (paste("/h") + "\t." + ENTER, "/h  ."),
+    ],
+)
+def test_tab_takes_the_only_completion(reader: Reader, keys: str, text: str) -> None:
+    assert reader.read(keys).text == text
+
+
+# large pastes
+
+LOG = "".join(f"line {number}\n" for number in range(9))
+DUMP = "x" * 900
+UNDO = "\x1f"
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("a" + paste(LOG) + "b" + ENTER, f"a{LOG}b"),
+        (paste(LOG) + " and " + paste(DUMP) + ENTER, f"{LOG} and {DUMP}"),
+        (paste(LOG) + "\x7fa" + ENTER, "a"),
+        (paste(LOG) + paste(DUMP) + "\x02\x02b" + ENTER, f"b{LOG}{DUMP}"),
+        (paste(LOG) + "\x01\x04a" + ENTER, "a"),
+        (paste(LOG) + "\x7f" + UNDO + ENTER, LOG),
+        ("a" + paste(LOG) + "\x01\x0bb\x19\x19" + ENTER, f"ba{LOG}a{LOG}"),
+        ("\U00100000" + paste(LOG) + "\U00100001" + ENTER, f"\U00100000{LOG}\U00100001"),
+        (paste(LOG) + paste("\U00100000") + ENTER, f"{LOG}\U00100000"),
+        # upper-casing what follows must not lose it
+        (paste(LOG) + "word\x01\x1bu" + ENTER, f"{LOG}WORD"),
+    ],
+)
+def test_a_large_paste_is_edited_as_one_character(reader: Reader, keys: str, text: str) -> None:
+    assert reader.read(keys).text == text
+
+
+def test_a_large_paste_is_never_a_command(reader: Reader) -> None:
+    command = "/exit" + LOG
+    assert reader.read(paste(command) + ENTER) == PromptLine(command, True)
+    assert reader.read("\x10" + ENTER) == PromptLine(command, True)
+
+
+def test_the_editor_has_the_whole_text_and_it_is_folded_after(reader: Reader) -> None:
+    reader.edit = lambda text: f"{text}, in short"
+    reader.read("see " + paste(LOG) + "\x07" + ENTER)
+    assert reader.edited == f"see {LOG}"
+    [line] = reader.history.get_strings()
+    assert line.startswith("see ")
+    assert line.endswith(", in short")
+    assert len(line) == len("see ?, in short")
+
+
+def test_an_editor_that_fails_changes_nothing(reader: Reader) -> None:
+    def fail(text: str) -> str:
+        raise UsageError("EDITOR=nano: no such file")
+
+    reader.edit = fail
+    assert reader.read("text\x07s" + ENTER).text == "texts"
+
+
+def test_a_message_that_waits_again_is_folded_again(reader: Reader) -> None:
+    reader.read("see " + paste(LOG) + ENTER)
+    assert reader.read("\x7f." + ENTER, default=f"see {LOG}").text == "see ."
+
+
+def test_the_toolbar_counts_the_whole_paste(reader: Reader) -> None:
+    reader.read("a" + paste(LOG) + ENTER)
+    reader.keys.send_text(ENTER)
+    reader.prompt.read(f"a{LOG}")
+    assert f"a{LOG}" in reader.toolbars
+
+
 def test_the_toolbar_is_told_what_is_typed(reader: Reader) -> None:
     reader.read("abc" + ENTER)
     assert reader.toolbars[0] in ("", "abc")
@@ -152,7 +274,7 @@ def test_the_toolbar_is_told_what_is_typed(reader: Reader) -> None:
 
 @pytest.mark.parametrize(
     ("text", "clean"),
-    [("a\r\nb", "a\nb"), ("a\rb", "a\nb"), ("a\tb\x1b[201~\x9b", "a\tb[201~"), ("é\n", "é\n")],
+    [("a\r\nb", "a\nb"), ("a\rb", "a\nb"), ("a\tb\x1b[201~\x9b", "a\tb"), ("é\n", "é\n")],
 )
 def test_pastes_are_cleaned(text: str, clean: str) -> None:
     assert clean_paste(text) == clean
@@ -168,18 +290,55 @@ def tell_nothing(text: str) -> None:
 def test_history_is_kept_in_the_state_folder_for_the_user_alone(user_folders: Path) -> None:
     path = history_path()
     assert user_folders in path.parents
-    history = MessageHistory(path, tell_nothing)
+    history = MessageHistory(path, tell_nothing, PasteChips())
     history.append_string("one\ntwo")
     history.append_string("three")
     assert path.stat().st_mode & 0o077 == 0
-    again = MessageHistory(path, tell_nothing)
+    again = MessageHistory(path, tell_nothing, PasteChips())
     assert list(again.load_history_strings()) == ["three", "one\ntwo"]
+
+
+def test_history_brings_pastes_back_folded(user_folders: Path) -> None:
+    chips = PasteChips()
+    history = MessageHistory(history_path(), tell_nothing, chips)
+    line = chips.escape("\U00100003 ") + f"é\n+ see {chips.fold(LOG)} and {chips.fold(DUMP)}"
+    history.append_string(line)
+    history.append_string("# pasted 0-4")
+    later = PasteChips()
+    again = MessageHistory(history_path(), tell_nothing, later)
+    typed, folded = again.load_history_strings()
+    assert typed == "# pasted 0-4"
+    assert later.unfold(folded) == f"\U00100003 é\n+ see {LOG} and {DUMP}"
+    assert later.show(folded) == chips.show(line)
+
+
+def test_a_history_of_another_program_and_half_an_entry_are_read(user_folders: Path) -> None:
+    path = history_path()
+    path.parent.mkdir(parents=True)
+    stock = FileHistory(path)
+    stock.store_string("one\n\n+two")
+    path.write_bytes(b"+half\n" + path.read_bytes() + b"\n# now\n+cut")
+    again = MessageHistory(path, tell_nothing, PasteChips())
+    assert list(again.load_history_strings()) == ["cut", "one\n\n+two"]
+    stock.store_string("three")
+    again.store_string("four\nlines")
+    assert list(FileHistory(path).load_history_strings())[:2] == ["four\nlines", "three"]
+
+
+def test_a_huge_paste_does_not_crowd_out_the_history(user_folders: Path) -> None:
+    chips = PasteChips()
+    history = MessageHistory(history_path(), tell_nothing, chips)
+    for message in ("one", chips.fold("x" * 2**20), "two"):
+        history.append_string(message)
+    assert len(history.get_strings()) == 3
+    again = MessageHistory(history_path(), tell_nothing, PasteChips())
+    assert list(again.load_history_strings()) == ["two", "one"]
 
 
 def test_a_history_that_cannot_be_used_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     told: list[str] = []
-    history = MessageHistory(tmp_path / "file" / "history", told.append)
+    history = MessageHistory(tmp_path / "file" / "history", told.append, PasteChips())
     for message in ("one", "two"):
         history.append_string(message)
     assert list(history.load_history_strings()) == []
@@ -212,6 +371,13 @@ def test_unsent_type_ahead_keeps_its_text_without_enter() -> None:
     ahead = typed("a", ENTER_KEY, "b", ENTER_KEY, ENTER_KEY)
     ahead.unsend()
     assert [key.key for key in ahead.keys] == ["a", Keys.ControlJ, "b"]
+
+
+def test_type_ahead_shows_a_large_paste_as_a_chip() -> None:
+    pasted = KeyPress(Keys.BracketedPaste, "line\r\n" * 9)
+    erase = KeyPress(Keys.ControlH, "\x7f")
+    assert typed("a", pasted, "b").preview == "a[pasted 9 lines, 45 B]b"
+    assert typed("a", pasted, erase, "b").preview == "ab"
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 
 import pyte
 import pytest
@@ -10,12 +11,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from outrider.cli.frame import Frame, LiveRow
 from outrider.cli.glyphs import ASCII, UNICODE
-from outrider.cli.markdown import MarkdownRows
-from outrider.cli.markdown_stream import MarkdownStream
-from outrider.cli.panel import Row
-from outrider.cli.render import PlainRenderer, TerminalRenderer
+from outrider.cli.screen.frame import Frame, LiveRow
+from outrider.cli.screen.markdown import MarkdownRows
+from outrider.cli.screen.markdown_stream import MarkdownStream
+from outrider.cli.screen.panel import Row
+from outrider.cli.screen.render import PlainRenderer, TerminalRenderer
+from outrider.cli.screen.theme import theme_for
 
 WIDTH = 59
 
@@ -245,24 +247,35 @@ def test_nothing_is_painted_while_the_size_changes_and_nothing_is_lost() -> None
     assert [line for line in everything(screen) if line] == ["one", "two", "three", "four"]
 
 
-@pytest.mark.parametrize(("answer", "rows_up"), [("reflow", 5), ("clamp", 2), (None, 2)])
-def test_live_rows_are_counted_as_the_terminal_wraps_them(answer: str | None, rows_up: int) -> None:
-    # three live rows of 58 cells, the cursor parked in column 52 (53 is prime); in 30 columns
-    # they are 2 rows each after a reflow, the cursor in the second of the last two
+@pytest.mark.parametrize(
+    ("columns", "answer", "rows_up"),
+    [
+        (30, 56 % 30, 5),
+        (57, 56, 2),  # both a cut row and a wrapped one leave the cursor there
+        (56, 0, 5),
+        (29, 56 % 29, 7),  # a wide character is not split: 29 of them take three rows
+        (30, 29, 2),
+        (30, None, 2),
+        (19, 18, 2),  # here too
+    ],
+)
+def test_live_rows_are_counted_as_the_terminal_wraps_them(
+    columns: int, answer: int | None, rows_up: int
+) -> None:
+    # three live rows of 58 cells or 57, the cursor parked in the last even column
     written: list[str] = []
     clock = Clock()
     size = (60, 20)
-    columns = {"reflow": 52 % 30, "clamp": 29, None: None}
     frame = Frame(
         written.append,
         lambda: size,
-        cursor_column=lambda: columns[answer],
+        cursor_column=lambda: answer,
         clock=clock,
         sleep=clock.sleep,
     )
-    frame.paint([], [LiveRow("x" * 58, 58)] * 3)
-    assert written[-1].endswith("\r\x1b[52C\x1b[?2026l")
-    size = (30, 20)
+    frame.paint([], [LiveRow("\x1b[1m" + "日" * 29 + "\x1b[0m", 58)] * 2 + [LiveRow("x" * 57, 57)])
+    assert written[-1].endswith("\r\x1b[56C\x1b[?2026l")
+    size = (columns, 20)
     frame.paint([], [])
     clock.now += 1
     assert frame.paint([], [])
@@ -368,6 +381,23 @@ def test_colours_are_of_the_palette_and_have_no_background() -> None:
     assert "\x1b[36m█" in text
     assert "\x1b[33m paused" in text
     assert not any(f"\x1b[{code}" in text for code in ("40", "48;", "41", "7m"))
+
+
+def test_rules_are_dim_as_the_theme_says() -> None:
+    shown, _, written = renderer(colour="truecolor")
+    shown.dress(theme_for(shown._console, "light"), UNICODE)
+    for _ in range(2):
+        shown.begin(panel)
+        shown.write("*a*\n\n***\n\nb\n")
+        shown.end("summary")
+        assert "\x1b[38;2;90;100;107m──" in "".join(written)
+        assert "\x1b[38;2;90;100;107msummary" in "".join(written)
+        written.clear()
+    shown.dress(theme_for(shown._console, "none"), UNICODE)
+    shown.begin(panel)
+    shown.write("*a*\n\n***\n\nb\n")
+    shown.end("summary")
+    assert not re.search(r"\x1b\[(2|3|38;[\d;]*)m", "".join(written))
 
 
 def test_a_plain_terminal_gets_text_and_no_escape() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.program import COMMAND, environment, outrider
+from tools.program import COMMAND, environment, outrider, outrider_here
 
 ENDLESS = ("--ignore-eos", "-c", "200000", "-n", "150000", "--temp", "0")
 
@@ -36,8 +36,9 @@ def answer(known: dict[str, Any], name: str) -> str:
     return text
 
 
-def run_json(*args: str, **kwargs: Any) -> dict[str, Any]:
-    run = outrider("run", "--json", *args, **kwargs)
+def run_json(*args: str, stdin: bytes | None = None) -> dict[str, Any]:
+    words = ("run", "--json", *args)
+    run = outrider_here(*words) if stdin is None else outrider(*words, stdin=stdin)
     assert run.stderr == b"", run.stderr
     assert run.stdout.count(b"\n") == 1
     made: dict[str, Any] = json.loads(run.stdout)
@@ -151,7 +152,7 @@ def test_a_prompt_that_does_not_fit(model: tuple[str, ...]) -> None:
         rb"outrider: error: the prompt does not fit the context: needs \d+ tokens, has 64;.*\n",
         run.stderr,
     )
-    made = json.loads(outrider("run", *model, "-c", "64", "--json", long).stdout)
+    made = json.loads(outrider_here("run", *model, "-c", "64", "--json", long).stdout)
     assert (made["finish_reason"], made["error"]["code"]) == ("error", "prompt_too_long")
     assert made["error"]["message"] in run.stderr.decode()
     assert (made["model"], made["usage"]["prompt_tokens"] > 64) == ("zoo target-llama", True)
@@ -168,7 +169,7 @@ def test_statistics_go_to_stderr(model: tuple[str, ...], known: dict[str, Any]) 
     summary, prompt = run.stderr.decode().splitlines()
     assert re.fullmatch(r"9 tokens · [\d.,]+ tok/s · no drafts · first \d+\.\d+ s", summary)
     assert re.fullmatch(r"prompt 18 tokens · [\d.,]+ tok/s · loaded in \d+\.\d+ s", prompt)
-    limited = outrider("run", *model, "--stats", "-n", "2", "What is 3 plus 4?")
+    limited = outrider_here("run", *model, "--stats", "-n", "2", "What is 3 plus 4?")
     assert limited.stderr.startswith("2 tokens ·".encode())
     ascii_only = outrider("run", *model, "--stats", "hi", env={"PYTHONIOENCODING": "ascii"})
     assert b" | first " in ascii_only.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.program import outrider
+from tools.program import outrider_here as outrider
 
 TOM = "Give me JSON for a user named Tom."
 SCHEMA = json.dumps(

@@ -8,7 +8,6 @@ from outrider.cli.stats_view import (
     fraction,
     pause_words,
     short_fraction,
-    stats_rows,
     summary_line,
     three_digits,
 )
@@ -104,6 +103,27 @@ def test_what_does_not_fit_is_left_out_from_the_right_but_never_the_speed() -> N
         assert "24.6 tok/s" in line
 
 
+@pytest.mark.parametrize(
+    ("tokens", "width", "line"),
+    [
+        (97, 50, "stopped 97 tok · 24.6 tok/s · acc .33 len 2.00"),
+        (97, 40, "stopped 97 tok · 24.6 tok/s · acc .33"),
+        (1234, 40, "stopped 1,234 tok · 24.6 tok/s"),
+        (1234, 30, "stopped 1,234 · 24.6 tok/s"),
+        (1234, 20, "24.6 tok/s"),
+    ],
+)
+def test_a_stopped_answer_in_few_columns(tokens: int, width: int, line: str) -> None:
+    turn = record([(3, 1)], plain=tokens - 2, reason="cancelled")
+    assert summary_line(turn, predict=-1, width=width) == line
+
+
+def test_the_context_is_named_where_there_is_room() -> None:
+    turn = record([(3, 1)])
+    assert summary_line(turn, predict=-1, width=100, context="16 %").endswith(" · context 16 %")
+    assert "context" not in summary_line(turn, predict=-1, width=99, context="16 %")
+
+
 def test_paused_steps_and_synthetic_answers_are_named() -> None:
     turn = record([(3, 1)] * 4)
     turn.stats.paused_steps = 2
@@ -140,27 +160,3 @@ def test_paused_steps_and_synthetic_answers_are_named() -> None:
 def test_the_words_of_a_pause(pause: Pause, long: str, short: str) -> None:
     assert pause_words(pause) == long
     assert pause_words(pause, short=True) == short
-
-
-def test_the_session_line_is_the_sum_of_its_turns() -> None:
-    turns = [
-        record([(3, 3), (3, 1)], plain=2, tokens_per_s=10.0),
-        record([(4, 2)], plain=1, tokens_per_s=30.0, drafter="ngram-simple"),
-    ]
-    rows = stats_rows(turns, width=80)
-    # 8 + 4 tokens; 6 of 10 accepted in 3 drafts; (7 + 3) tokens in 0.7 + 0.1 s
-    assert rows[0] == "session  2 turns  12 tokens  12.5 tok/s  acceptance 0.60  mean length 3.00"
-    assert rows[2].split() == ["1", "8", "10.0", "6", "4", "0.67", "3.00", "0.38", "s", "–"]
-    assert rows[3].split() == ["2", "4", "30.0", "4", "2", "0.50", "3.00", "0.38", "s", "–"]
-    drafters = {row.split()[0]: row.split()[1:4] for row in rows[5:]}
-    assert drafters == {"draft-simple": ["2", "6", "4"], "ngram-simple": ["1", "4", "2"]}
-
-
-def test_only_the_last_eight_turns_are_listed_but_all_are_counted() -> None:
-    rows = stats_rows([record([(3, 1)])] * 11, width=80)
-    assert "11 turns" in rows[0]
-    assert [row.split()[0] for row in rows[2:10]] == [str(n) for n in range(4, 12)]
-
-
-def test_no_row_is_wider_than_a_narrow_terminal() -> None:
-    assert all(len(row) < 40 for row in stats_rows([record([(3, 1)] * 9)] * 3, width=40))

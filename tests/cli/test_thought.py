@@ -8,9 +8,9 @@ import pytest
 from rich.cells import cell_len
 from tools.scripted_chat import Answer, scripted_chat
 
+from outrider.cli.chat.transcript import Transcript
 from outrider.cli.glyphs import ASCII, UNICODE
-from outrider.cli.thought import Thought
-from outrider.cli.transcript import Transcript
+from outrider.cli.screen.thought import Thought
 
 
 class Clock:

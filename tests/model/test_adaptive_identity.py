@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tools.toy_session import check_counts, result_of
-from tools.zoo_pairs import PAIRS, PROMPTS, Pair
+from tools.zoo_pairs import PAIRS, Pair
 
 from outrider.speculative.engine import Engine
 from outrider.speculative.proposal import DraftRequest, Proposal
@@ -37,7 +37,7 @@ class Moody(StepCosts):
         steps = self._moods.uniform(0.0, self._moods.choice((0.05, 0.6, 2.0)), n_max)
         return np.concatenate(([1.0], 1 + steps.cumsum()))
 
-    def draft_s(self, n_max: int, drafter: str) -> NDArray[np.float64]:
+    def draft_s(self, n_max: int, drafter: str, *, beside: int = 0) -> NDArray[np.float64]:
         token_s = self._moods.choice((0.001, 0.1))
         return np.asarray(token_s * np.arange(n_max + 1))
 
@@ -70,7 +70,7 @@ def test_the_policy_changes_no_token(pair: Pair, is_chain: bool) -> None:
             engine.configure(engine.speculation, [NGRAMS, pair.drafter])
         engine._running.costs = Moody(len(pair.name))
         counter, session, steps = Counter(engine), engine.session(), 0
-        for prompt in PROMPTS:
+        for prompt in pair.prompts:
             result = result_of(session.generate(engine.encode(prompt.text), ASKED))
             assert result.token_ids == pair.answer(prompt), prompt.name
             check_counts(result)

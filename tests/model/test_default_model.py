@@ -26,7 +26,6 @@ from outrider.speculative.settings import (
 FIXED = SpeculationSettings(adaptive=False, n_max=4)
 NGRAM = DrafterSettings("ngram-simple", options={"match": 3})
 GREEDY = GenerationSettings(SamplingSettings(temp=0), predict=64)
-SEEDS = (1, 2)
 
 Drafter = Literal["itself", "ngram"]
 
@@ -105,22 +104,19 @@ KITE = "Write four lines about a red kite, then repeat them."
 
 
 def test_matched_answers_are_plain_ones_and_ratio_tests_accept_more(bench: Bench) -> None:
-    prompt = bench.chat(KITE)
+    prompt, asked = bench.chat(KITE), _seeded(1)
     ratio = replace(FIXED, sampling="probabilistic", verify="rejection")
-    rates: dict[str, list[float]] = {"match": [], "rejection": []}
-    for seed in SEEDS:
-        plain = bench.answer(prompt, _seeded(seed), None)
-        matched = bench.answer(prompt, _seeded(seed), "itself", replace(FIXED, verify="match"))
-        check_same(plain, matched, prompt, _seeded(seed), bench.engine)
-        assert matched.stats.verification["match"] == matched.stats.drafts
-        assert matched.stats.drafted > matched.stats.accepted >= 12
-        tested = bench.answer(prompt, _seeded(seed), "itself", ratio)
-        assert tested.stats.verification["rejection"] == tested.stats.drafts > 0
-        for name, result in (("match", matched), ("rejection", tested)):
-            assert result.stats.acceptance_rate is not None
-            rates[name].append(result.stats.acceptance_rate)
+    plain = bench.answer(prompt, asked, None)
+    matched = bench.answer(prompt, asked, "itself", replace(FIXED, verify="match"))
+    check_same(plain, matched, prompt, asked, bench.engine)
+    assert matched.stats.verification["match"] == matched.stats.drafts
+    assert matched.stats.drafted > matched.stats.accepted >= 12
+    tested = bench.answer(prompt, asked, "itself", ratio)
+    assert tested.stats.verification["rejection"] == tested.stats.drafts > 0
+    assert matched.stats.acceptance_rate is not None
+    assert tested.stats.acceptance_rate is not None
     # the law it drafts from is the one it is verified by
-    assert min(rates["rejection"]) > 0.95 > max(rates["match"])
+    assert tested.stats.acceptance_rate > 0.95 > matched.stats.acceptance_rate
 
 
 def test_ngrams_match_where_the_text_repeats(bench: Bench) -> None:

@@ -115,7 +115,7 @@ def test_two_sequences_in_one_batch(kind: str) -> None:
         session = engine.session()
         for i, prompt in enumerate(prompts):
             plain = witness.answer(session, prompt, asked)
-            assert answers[i].result.token_ids == plain.token_ids
+            check_same(plain, answers[i].result, prompt, asked, engine)
         witness.close()
 
 
@@ -133,15 +133,18 @@ def test_a_damaged_lookup_cache_stops_the_start(name: str, tmp_path: Path) -> No
 def test_a_dynamic_cache_grows_from_run_to_run(tmp_path: Path) -> None:
     drafter = DrafterSettings("ngram-cache", options={"dynamic": tmp_path / "dynamic.bin"})
     asked = GenerationSettings(LAWS["greedy"], predict=PREDICT)
-    accepted, sizes = [], []
+    accepted, sizes, texts = [], [], []
     for _ in range(3):
         with Engine.load(engine_settings(TARGET, [drafter])) as engine:
             witness = Witness(engine)
             result = witness.answer(engine.session(), engine.encode(PROMPTS["say"]), asked)
             accepted.append(result.stats.accepted)
+            texts.append(result.token_ids)
             witness.close()
         sizes.append((tmp_path / "dynamic.bin").stat().st_size)
-    # the n-grams are the same: only their counts grow
-    assert sizes[0] == sizes[1] == sizes[2] > 1000
+    # the n-grams are the same: only their counts grow; at a tie another draft gives another text
+    assert 1000 < sizes[0] <= sizes[1] <= sizes[2]
+    for i in (1, 2):
+        assert sizes[i] == sizes[i - 1] or texts[i] not in texts[:i]
     # the second time not every n-gram has come twice
     assert accepted[2] > accepted[0]

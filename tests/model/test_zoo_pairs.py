@@ -11,11 +11,13 @@ from itertools import pairwise
 
 import pytest
 from tools.draft_law import draft_law
+from tools.processor import is_recording_processor
 from tools.recording_drafter import Draft, RecordingDrafter
 from tools.ties import check_same
 from tools.toy_session import check_counts, result_of
 from tools.witness import Witness
 from tools.zoo_pairs import (
+    MAX_OTHERS,
     PAIRS,
     PROMPTS,
     SERVER_STEPS,
@@ -56,20 +58,21 @@ def some_pairs(*names: str) -> pytest.MarkDecorator:
 
 @all_pairs
 def test_answers_are_those_of_plain_decoding_at_every_length(pair: Pair) -> None:
+    """A third of the prompts at each length: each has lengths up to 4 and longer ones."""
+    drafted = accepted = 0
     with pair.load(n_max=LENGTHS[0]) as engine:
         session = engine.session()
         for n_max in LENGTHS:
             engine.configure(SpeculationSettings(adaptive=False, n_max=n_max))
-            drafted = accepted = 0
-            for prompt in PROMPTS:
+            for prompt in pair.prompts[n_max % 3 :: 3]:
                 result = result_of(session.generate(engine.encode(prompt.text), ASKED))
                 assert result.token_ids == pair.answer(prompt), (n_max, prompt.name)
                 check_counts(result)
-                drafted += result.stats.drafted
-                accepted += result.stats.accepted
-            if n_max <= N_MAX:  # short drafts stand more often than the server's of 4
-                assert accepted / drafted > pair.rate - 0.05, n_max
+                if n_max <= N_MAX:
+                    drafted += result.stats.drafted
+                    accepted += result.stats.accepted
             assert not engine._running.drafter.dropped
+    assert accepted / drafted > pair.rate - 0.05  # short drafts stand more often than those of 4
 
 
 @all_pairs
@@ -77,7 +80,7 @@ def test_every_token_is_the_best_of_its_row(pair: Pair) -> None:
     """Self-consistency: the same blocks and removals, without a drafter."""
     with pair.load(n_max=N_MAX) as engine:
         witness, session = Witness(engine), engine.session()
-        for prompt in PROMPTS:
+        for prompt in pair.prompts:
             result = witness.answer(session, engine.encode(prompt.text), ASKED, reset=True)
             assert result.token_ids == pair.answer(prompt), prompt.name
             # the text stays in the cache, but for the newest token of it
@@ -97,7 +100,7 @@ def test_a_second_turn_goes_on_from_the_first(pair: Pair, is_drafting: bool) -> 
             engine.configure(SpeculationSettings(), [])
         session, asked = engine.session(), fresh.session()
         ties = []
-        for one in PROMPTS[:12]:
+        for one in pair.prompts[:12]:
             prompt = engine.encode(one.text)
             next_turn = engine.encode("\n" + question.text)[1:]
             text = [*prompt, *one.answers[pair.target.stem], *next_turn]
@@ -130,9 +133,15 @@ def _as_server_step(draft: Draft, is_logged: bool) -> ServerStep:
     return ServerStep(draft.num_cached, len(draft.token_ids), token_ids, draft.num_accepted)
 
 
-def _check_steps(prompt: Prompt, drafts: Sequence[Draft], expected: Sequence[ServerStep]) -> None:
+def _are_steps(drafts: Sequence[Draft], expected: Sequence[ServerStep]) -> bool:
     is_logged = expected[0].draft is not None if expected else False
-    assert [_as_server_step(draft, is_logged) for draft in drafts] == list(expected), prompt.name
+    return [_as_server_step(draft, is_logged) for draft in drafts] == list(expected)
+
+
+def _check_others(pair: Pair, differing: Sequence[str]) -> None:
+    """No draft is another one; on another processor few are, by near ties of the drafter."""
+    most = 0 if is_recording_processor() else MAX_OTHERS * len(pair.prompts)
+    assert len(differing) <= most, differing
 
 
 def _check_counts(
@@ -172,10 +181,14 @@ def test_drafts_are_those_of_llama_server(pair: Pair) -> None:
     with pair.load(n_max=N_MAX) as engine:
         RecordingDrafter.watch(engine)
         session = engine.session()
-        for prompt in PROMPTS:
+        others = []
+        for prompt in pair.prompts:
             result, drafts = _answer(engine, session, prompt)
-            _check_steps(prompt, drafts, SERVER_STEPS[pair.name, prompt.name])
-            _check_counts(pair, prompt, result, drafts)
+            if _are_steps(drafts, SERVER_STEPS[pair.name, prompt.name]):
+                _check_counts(pair, prompt, result, drafts)
+            else:
+                others.append(prompt.name)
+    _check_others(pair, others)
 
 
 SETTINGS = {
@@ -204,11 +217,14 @@ def test_counts_of_longer_and_of_cut_drafts_are_those_of_llama_server(
         engine.configure(SETTINGS[setting])
         RecordingDrafter.watch(engine)
         session = engine.session()
-        for prompt in PROMPTS:
+        others = []
+        for prompt in pair.prompts:
             _, drafts = _answer(engine, session, prompt)
             accepted = sum(draft.num_accepted for draft in drafts)
             drafted = sum(len(draft.token_ids) for draft in drafts)
-            assert (accepted, drafted) == pair.counts[setting][prompt.name], prompt.name
+            if (accepted, drafted) != pair.counts[setting][prompt.name]:
+                others.append(prompt.name)
+    _check_others(pair, others)
 
 
 # where llama-server errs
@@ -218,8 +234,12 @@ Prepare = Callable[[RecordingDrafter, ServerStep | None], None]
 
 
 def _differing(pair: Pair, prepare: Prepare, *, expected: bool) -> list[str]:
-    """The prompts whose steps are not llama-server's, all of which must be if ``expected``."""
-    differing = []
+    """The prompts whose steps are not llama-server's, none if they are ``expected`` to be.
+
+    What the server drafts here depends on the request before: both must have its answers.
+    """
+    differing, others = list[str](), list[str]()
+    is_same = True
     with pair.load(n_max=N_MAX) as engine:
         recorder = RecordingDrafter.watch(engine)
         session = engine.session()
@@ -228,13 +248,18 @@ def _differing(pair: Pair, prepare: Prepare, *, expected: bool) -> list[str]:
             prepare(recorder, last)
             steps = SERVER_STEPS[pair.name, prompt.name]
             result, drafts = _answer(engine, session, prompt)
-            assert result.token_ids == pair.answer(prompt)
-            if expected:
-                _check_steps(prompt, drafts, steps)
-                _check_counts(pair, prompt, result, drafts)
-            if [draft.token_ids for draft in drafts] != [step.draft for step in steps]:
-                differing.append(prompt.name)
+            is_told, is_same = is_same, prompt in pair.prompts
             last = steps[-1]
+            if not (is_told and is_same):
+                continue
+            assert result.token_ids == pair.answer(prompt)
+            if expected and not _are_steps(drafts, steps):
+                others.append(prompt.name)
+            elif expected:
+                _check_counts(pair, prompt, result, drafts)
+            elif [draft.token_ids for draft in drafts] != [step.draft for step in steps]:
+                differing.append(prompt.name)
+    _check_others(pair, others)
     return differing
 
 
@@ -273,7 +298,7 @@ def test_drafts_do_not_depend_on_the_request_before(pair: Pair) -> None:
                 prompt.name: [draft.token_ids for draft in _answer(engine, session, prompt)[1]]
                 for prompt in prompts
             }
-            for prompts in (PROMPTS, PROMPTS[::-1])
+            for prompts in (pair.prompts, pair.prompts[::-1])
         )
         assert forward == backward
 
@@ -326,7 +351,7 @@ def test_a_draft_model_of_a_hybrid_differs_from_llama_server_by_its_checkpoints(
     restored = 0
     with pair.load(n_max=N_MAX) as engine:
         recorder = RecordingDrafter.watch(engine)
-        for prompt in PROMPTS:
+        for prompt in pair.prompts:
             steps = SERVER_STEPS[pair.name, prompt.name]
             recorder.drafter.forget(0)
             for step, (text, to_come) in zip(

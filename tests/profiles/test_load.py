@@ -242,11 +242,11 @@ def test_profiles_are_searched_in_project_user_and_built_in_folders(user_folders
     write(str(user / "smollm2.yaml"), "extends: smollm2\ndescription: mine")
     profile = load_profile("smollm2")
     assert profile.description == "mine"
-    assert profile.drafters[0].match == 3
+    assert profile.drafters[1].match == 3
     write(".outrider/smollm2.yml", "extends: smollm2\ndescription: the project's")
     profile = load_profile("smollm2")
     assert profile.description == "the project's"
-    assert profile.drafters[0].match == 3
+    assert profile.drafters[1].match == 3
     assert load_profile("smollm2").name == "smollm2"
 
 

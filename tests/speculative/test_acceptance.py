@@ -81,6 +81,18 @@ def test_another_text_halves_what_is_known() -> None:
     assert model.chances() == pytest.approx([2 * overall / 2.5])
 
 
+def test_beside_others_as_many_answers_halve_it_as_there_are_slots() -> None:
+    alone, beside = AcceptanceModel(1), AcceptanceModel(1)
+    for model in (alone, beside):
+        model.observe(1, 0)
+        model.num_in_vain = 40
+    alone.begin_answer()
+    for _ in range(4):
+        beside.begin_answer(4)
+    assert beside.chances() == pytest.approx(alone.chances())
+    assert (alone.num_in_vain, beside.num_in_vain) == (0, 12)  # 30, 22, 16, 12
+
+
 # confidence
 
 
@@ -99,6 +111,22 @@ def test_confidence_worked_by_hand() -> None:
     trust = (2 + 0.97) / (2 + 0.97 * 0.6 + 0.7)
     expected = [(0.97 + 2 * trust * 0.6) / (1.97 + 2), trust * 0.9]
     assert model.chances_of(np.array([0.6, 0.9])) == pytest.approx(expected)
+
+
+def test_one_failure_of_the_surest_is_shared_with_those_that_were_less_sure() -> None:
+    """Three of 0.9 (doubt to 1/8) stood, one of 0.99 (to 1/128) fell; 0.6 fell, no news."""
+    model = AcceptanceModel(4)
+    tests = ((False, 0.6), (True, 0.9), (True, 0.9), (True, 0.9), (False, 0.99))
+    for stands, confidence in tests:
+        model.test(0, stands, confidence)
+    stood, tested = 1 + 0.97 + 0.97**2, 2 + 0.97 + 0.97**2
+    kept, claimed = 2.0, 2.0
+    for stands, said in tests:
+        kept, claimed = 2 + 0.97 * (kept - 2) + stands, 2 + 0.97 * (claimed - 2) + said
+    prior = 2 * min(1.0, kept / claimed)
+    asked = np.array([0.6, 0.9, 0.95, 0.99])
+    pooled = (stood + prior * asked[1:]) / (tested + 2)
+    assert model.chances_of(asked) == pytest.approx([prior * 0.6 / 3, *pooled])
 
 
 @pytest.mark.parametrize(("claim", "truth"), [(0.95, 0.3), (0.55, 0.9), (0.8, 0.8)])

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tools.properties import PROPERTY
 
 from outrider.speculative.acceptance import AcceptanceModel
-from outrider.speculative.draft_length import AdaptiveLength, FixedLength, StepLoad
+from outrider.speculative.draft_length import AdaptiveLength, FixedLength
 from outrider.speculative.proposal import DraftLaw, DraftRequest, Proposal, judged
-from outrider.speculative.step_costs import StatedCosts, StepCosts
+from outrider.speculative.statistics import Pause
+from outrider.speculative.step_costs import StatedCosts, StepCosts, StepLoad
 
 NO_DRAFT = Proposal()
 
@@ -102,7 +103,7 @@ def test_the_length_is_the_fastest(
     ]
     speeds = [count / seconds for count, seconds in zip(tokens, step_s, strict=True)]
     length._num_drafts = 0  # no plain step is due
-    bound = length.bound(n_max, StepLoad(other_rows=others))
+    bound = length.bound(n_max, StepLoad(others=others))
     chosen = length.length
     assert speeds[chosen] == pytest.approx(max(speeds), rel=1e-9)
     assert bound == chosen
@@ -117,12 +118,12 @@ def test_the_length_is_the_fastest(
 
 
 def test_cheap_drafts_are_long_and_dear_ones_are_not_made() -> None:
-    """At a chance of 0.7 a token that costs 0.1 pays up to the fourth, one that costs 0.8 never."""
-    free = {"model": 0.03}
-    cheap = AdaptiveLength(_costs([1, 1.01, 1.02, 1.03], free), {"model": 3})
+    """At a chance of 0.7 a token for 0.13 pays up to the fourth, one for 0.8 never."""
+    little = {"model": 0.06}
+    cheap = AdaptiveLength(_costs([1, 1.01, 1.02, 1.03], little), {"model": 3})
     assert cheap.bound(3) == 3
-    # with 0.03 for drafting: 2.533 / 1.3 = 1.948, 2.773 / 1.4 = 1.981, 2.941 / 1.5 = 1.961
-    costs = _costs([1, 1.07, 1.14, 1.21, 1.28, 1.35], free)
+    # with 0.06 for drafting: 2.533 / 1.39 = 1.822, 2.773 / 1.52 = 1.824, 2.941 / 1.65 = 1.782
+    costs = _costs([1, 1.07, 1.14, 1.21, 1.28, 1.35], little)
     assert AdaptiveLength(costs, {"model": 5}).bound(5) == 4
 
     dear = AdaptiveLength(_costs([1.0, 1.6, 2.2]), {"model": 2})
@@ -140,7 +141,7 @@ def test_cheap_drafts_are_long_and_dear_ones_are_not_made() -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 8])
 def test_no_limit_is_exceeded(limit: int) -> None:
-    length = AdaptiveLength(_costs([1] * 9, {"model": 0.03}), {"model": 4})
+    length = AdaptiveLength(_costs([1] * 9, {"model": 0.06}), {"model": 4})
     assert length.bound(limit) == min(limit, 4)
     assert AdaptiveLength(StepCosts(), {"model": 4}).bound(limit) == min(limit, 4)
 
@@ -149,17 +150,32 @@ def test_the_other_slots_decide_with_it() -> None:
     """A knee after four rows: alone three draft tokens fit before it, beside three others none."""
     costs = StepCosts()
     costs.calibrate({1: 1.0, 2: 1.02, 3: 1.04, 4: 1.06, 5: 2.0, 6: 2.2, 7: 2.4, 8: 2.6})
-    costs.observe_draft(1, 0.03, "model")
+    costs.observe_draft(1, 0.06, "model")
     length = AdaptiveLength(costs, {"model": 3})
     assert length.bound(3) == 3
-    assert length.bound(3, StepLoad(other_rows=3)) in (0, 2)
+    assert length.bound(3, StepLoad(others=3)) in (0, 2)
     assert length.length == 0
+
+
+def test_one_step_with_a_draft_makes_two_changes_of_rows() -> None:
+    """0.7 of a token for 0.6 pays; with the change to other rows, and back, it takes 0.8."""
+    costs = StepCosts()
+    costs.calibrate({1: 1.0, 2: 1.5})
+    costs.observe_draft(1, 0.1, "model")
+    length = AdaptiveLength(costs, {"model": 1})
+    assert length.bound(1) == 1
+    for _ in range(100):
+        costs.observe_switch(1, 1.2)
+    length.bound(1)
+    assert length.length == 0
+    length.observe(_draft("model", 1), 1, [7, 7])
+    assert length.bound(1) == 1  # after a step with a draft it costs nothing more
 
 
 def test_a_longer_context_makes_rows_dearer() -> None:
     costs = StepCosts({1: 1.0, 100: 6.0}, cell_cost=0.001)
     costs.calibrate({1: 1.0})
-    costs.observe_draft(1, 0.1, "model")
+    costs.observe_draft(1, 0.2, "model")
     length = AdaptiveLength(costs, {"model": 4})
     assert length.bound(4) > 1
     # at 2,000 cells a row costs 2 more, the second as much as the first, and a draft on top
@@ -318,6 +334,22 @@ def test_what_was_learnt_is_shared_by_the_answers() -> None:
 # plain steps
 
 
+def test_what_is_always_in_vain_is_asked_every_fourth_step() -> None:
+    length = AdaptiveLength(_costs([1.0, 3.0, 5.0]), {"text": 2})
+    asked = []
+    for _ in range(200):
+        request = _request(length, "text")
+        asked.append(request is not None)
+        proposal = NO_DRAFT
+        if request is not None:
+            proposal = judged(request, _draft("text", 2), "text")
+            assert proposal.looks
+        length.observe(proposal, 0, [1])
+    assert all(asked[:8])
+    assert sum(asked[:100]) > 25
+    assert sum(asked[100:]) == 25
+
+
 def test_drafts_that_only_seem_to_pay_end_soon() -> None:
     """Measured beside other work a plain step took as long as one of four rows; it does not."""
     costs = StepCosts()
@@ -366,4 +398,41 @@ def test_a_new_answer_is_no_reason_to_look() -> None:
                 proposal = judged(request, _draft("model", request.max_tokens), "model")
             length.observe(proposal, 0, [1])
     # a look of two tokens costs 0.4 plain steps: one in 40 tokens
-    assert looks in ([0, 40], [0, 41])
+    assert looks in ([40], [41])
+
+
+@pytest.mark.parametrize(("num_own", "length"), [(0, 2), (800, 2), (1000, 0)])
+def test_a_text_is_read_if_that_pays_within_an_answer(num_own: int, length: int) -> None:
+    """At a chance of 0.7 two tokens make (1 + 0.7 + 0.49) / 1.5: a token takes 0.315 less.
+
+    So 63 are saved in 200 tokens; to read one takes 0.07: 0.14 to draft it, and 64 rows at 32.
+    """
+    costs = StepCosts()
+    costs.calibrate({1: 1.0, 2: 1.11, 3: 1.22, 64: 32.0})
+    costs.observe_draft(1, 0.14, "model")
+    adaptive = AdaptiveLength(costs, {"model": 2})
+    adaptive.bound(2, StepLoad(num_own, num_own))
+    assert adaptive.length == length
+    adaptive.observe(NO_DRAFT, 0, [1])
+    reason = None if length else Pause("does not pay for reading the text first")
+    assert adaptive.paused == reason
+
+
+def test_the_first_look_waits_until_the_time_allows_to_read_the_text() -> None:
+    """20 tokens before it, each half as dear in a batch as one that is drafted, for 0.2."""
+    costs = StepCosts()
+    costs.calibrate({1: 1.0, 2: 1.7, 3: 2.4, 64: 32.0})
+    costs.observe_draft(1, 0.2, "model")
+    length = AdaptiveLength(costs, {"model": 2})
+    looks = []
+    for step in range(320):
+        length.bound(2, StepLoad(20, 20))
+        gate = (length.gates or {}).get("model")
+        proposal = NO_DRAFT
+        if gate is not None:
+            assert gate.is_look
+            looks.append(step)
+            proposal = Proposal(looks=_draft("model", 2).as_look("model"))
+        length.observe(proposal, 0, [1])
+    # 20 * 0.1 + 2 * 0.2 plain steps are a hundredth of 240, and then 0.4 of 40
+    assert looks == pytest.approx([240, 280], abs=3)

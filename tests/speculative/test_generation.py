@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 from tools.toy_runner import ToyRunner, ToyTokenizer, reciting, remembering
-from tools.toy_session import answer, check_counts, fixed, result_of, toy_session
+from tools.toy_session import check_counts, fixed, result_of, toy_session
 
 from outrider.speculative.drafters.made_up import ScriptDrafter
-from outrider.speculative.events import GenerationResult, StepEvent
+from outrider.speculative.events import Event, FinishEvent, GenerationResult, StepEvent
 from outrider.speculative.settings import GenerationSettings, SamplingSettings
 
 SIZE = 30
@@ -280,10 +280,14 @@ BLOCKS = {
 
 
 def _run(block: Block) -> GenerationResult:
+    return result_of(_events(block))
+
+
+def _events(block: Block) -> list[Event]:
     told = reciting(remembering(SIZE, seed=4), [*PROMPT, *block.told])
     runner = ToyRunner(told, SIZE, n_ctx=block.n_ctx)
     session = toy_session(runner, TOKENIZER, [ScriptDrafter(block.drafts)], fixed(8))
-    return answer(session, PROMPT, block.settings)
+    return list(session.generate(PROMPT, block.settings))
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -333,6 +337,77 @@ def test_steps_say_what_they_emitted() -> None:
         ((6, 7), 1, "gh"),
         ((8,), 0, "i"),
     ]
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_steps_sum_to_the_counts_but_for_what_a_stop_string_takes_back(name: str) -> None:
+    block = BLOCKS[name]
+    events = _events(block)
+    steps = [event for event in events if isinstance(event, StepEvent)]
+    stats = result_of(events).stats
+    sums = (
+        sum(len(step.token_ids) for step in steps),
+        sum(step.num_drafted for step in steps),
+        sum(step.num_accepted for step in steps),
+    )
+    counts = (stats.emitted, stats.drafted, stats.accepted)
+    assert sums == counts or (block.settings.stop and sums > counts)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+@pytest.mark.parametrize("stop", [(), ("yza",), ("\xe9x", "qrs")])
+def test_events_mark_the_text_of_accepted_tokens(stop: tuple[str, ...], length: int) -> None:
+    # with a character of two tokens, and text that is held back for a stop string
+    told = np.random.default_rng(6).choice([0, 16, 17, 24, XYZ], 30).tolist()
+    told[10:10] = [E_1, E_2]
+    told[20:20] = [24, 24, E_1, E_2]
+    wrong = {0: 5, 16: 0, 17: 0, 24: 0, XYZ: 0, E_1: 0, E_2: 0}
+    drafts: list[list[int]] = []
+    for begin in range(1, len(told), length + 1):
+        draft = told[begin : begin + length]
+        # every second draft ends with an error
+        drafts.append([*draft[:-1], wrong[draft[-1]]] if len(drafts) % 2 and draft else draft)
+    rows = reciting(remembering(SIZE, seed=4), [*PROMPT, *told])
+    session = toy_session(ToyRunner(rows, SIZE), TOKENIZER, [ScriptDrafter(drafts)], fixed(8))
+    settings = replace(_asked(predict=len(told), stop=stop), marks_accepted=True)
+    events = list(session.generate(PROMPT, settings))
+    shown = [event for event in events if isinstance(event, StepEvent | FinishEvent)]
+    is_tinted = [
+        any(start <= place < end for start, end in event.accepted)
+        for event in shown
+        for place in range(len(event.text))
+    ]
+    assert is_tinted == _owners(events)[: len(is_tinted)]
+    assert len(is_tinted) == len(result_of(events).text)
+    assert any(is_tinted) == (length > 0)
+
+
+def _owners(events: Sequence[Event]) -> list[bool]:
+    """For each character whether the token that completes it was accepted."""
+    owners: list[bool] = []
+    data = b""
+    for step in (event for event in events if isinstance(event, StepEvent)):
+        for number, token in enumerate(step.token_ids):
+            data += TOKENIZER.piece(token)
+            complete = len(data.decode(errors="ignore"))
+            owners += [number < step.num_accepted] * (complete - len(owners))
+    return owners
+
+
+def test_text_that_was_held_back_is_marked_in_the_last_event() -> None:
+    told = reciting(remembering(SIZE, seed=4), [*PROMPT, 1, 2, 3, 4])
+    session = toy_session(ToyRunner(told, SIZE), TOKENIZER, [ScriptDrafter([[2, 3]])], fixed(8))
+    settings = replace(_asked(predict=4, stop=("dex",)), marks_accepted=True)
+    *_, step, last = session.generate(PROMPT, settings)
+    assert isinstance(step, StepEvent)
+    assert isinstance(last, FinishEvent)
+    assert (step.text, step.accepted) == ("c", ((0, 1),))
+    assert (last.text, last.accepted) == ("de", ((0, 1),))  # e is the target's own
+
+
+def test_nothing_is_marked_unless_it_is_asked_for() -> None:
+    events = _events(BLOCKS["all accepted, partly accepted, no room for a draft"])
+    assert all(event.accepted == () for event in events if isinstance(event, StepEvent))
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 5])

@@ -296,7 +296,9 @@ def test_the_next_logits_are_those_of_a_cache_that_is_built_anew(seed: int, simp
     block = Block(0, np.array(text, np.int32), 0, 1)
     logits = fresh.decode([block]).logits(block)[0].astype(np.float64)
     expected = logits - np.log(np.exp(logits).sum())
-    assert np.abs(np.log(law.probs) - expected).max() < 1e-3
+    # F16 in batches of other shapes: 0.0005 on one processor, 0.003 on another; one wrong token
+    # of a text of 80 moves it by 0.01 to 5, depending on the place
+    assert np.abs(np.log(law.probs) - expected).max() < 5e-3
     fresh.close()
     drafter.close()
 

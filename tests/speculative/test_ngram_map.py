@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tools.conversation import Answer, Talk, conversations
 from tools.draft_law import GREEDY
@@ -18,6 +18,8 @@ from outrider.speculative.drafters import ngram_map
 from outrider.speculative.drafters.ngram_map import NgramMapDrafter
 from outrider.speculative.proposal import DraftRequest, Verdict
 
+TALKS = settings(PROPERTY, max_examples=100)  # each is dozens of drafts
+
 has_values = pytest.mark.parametrize("values", [False, True], ids=["k", "k4v"])
 matches = st.integers(1, 3)
 sizes = st.integers(1, 4)
@@ -26,7 +28,7 @@ hits = st.integers(1, 3)
 
 @has_values
 @given(talk=conversations(max_cut=0), match=matches, size=sizes, min_hits=hits)
-@PROPERTY
+@TALKS
 def test_text_that_only_grows(
     values: bool, talk: list[Answer], match: int, size: int, min_hits: int
 ) -> None:
@@ -36,7 +38,7 @@ def test_text_that_only_grows(
 
 @has_values
 @given(talk=conversations(max_cut=30), match=matches, size=sizes)
-@PROPERTY
+@TALKS
 def test_text_that_is_taken_back_and_written_anew(
     values: bool, talk: list[Answer], match: int, size: int
 ) -> None:
@@ -46,7 +48,7 @@ def test_text_that_is_taken_back_and_written_anew(
 
 @has_values
 @given(talk=conversations(max_cut=30), match=matches, size=sizes)
-@PROPERTY
+@TALKS
 def test_ngrams_that_share_an_entry_of_the_table(
     values: bool, talk: list[Answer], match: int, size: int
 ) -> None:
@@ -57,7 +59,7 @@ def test_ngrams_that_share_an_entry_of_the_table(
 
 @has_values
 @given(one=conversations(max_cut=9), other=conversations(max_cut=9), match=matches)
-@PROPERTY
+@TALKS
 def test_sequences_do_not_mix(
     values: bool, one: list[Answer], other: list[Answer], match: int
 ) -> None:
@@ -172,7 +174,7 @@ def test_most_made_up_conversations_draft_and_edit() -> None:
     """The properties above would hold for nothing: count what they have seen."""
     drafts, edits = [], 0
 
-    @PROPERTY
+    @TALKS
     @given(conversations(max_cut=30))
     def observe(talk: list[Answer]) -> None:
         nonlocal edits

@@ -85,7 +85,7 @@ def _check_cache(scheduler: Scheduler, generation: Generation) -> None:
     slot = generation.slot
     cached = scheduler.runner.cached_length(slot.seq_id)
     if generation.is_reading:
-        assert cached == generation.num_prompt_read
+        assert cached == generation.slot.num_read
     else:
         assert cached == len(slot.tokens) - 1
         text = [*generation.prompt.tolist(), *generation.token_ids]

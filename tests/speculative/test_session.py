@@ -129,12 +129,14 @@ def test_a_long_prompt_is_read_in_chunks(length: int) -> None:
     recorder = RecordingRunner(_runner())
     session = _session(recorder, [_near()])
     events = list(session.generate(prompt, _settings(8)))
-    done = [*range(512, length, 512), length]
-    read = [event for event in events if isinstance(event, PromptEvent)]
-    assert read == [PromptEvent(n, length, 0) for n in done]
-    assert recorder.block_lengths()[: len(done)] == [
-        end - begin for begin, end in zip([0, *done], done, strict=False)
-    ]
+    done = [event.done for event in events if isinstance(event, PromptEvent)]
+    parts = [end - begin for begin, end in zip([0, *done], done, strict=False)]
+    assert recorder.block_lengths()[: len(done)] == parts
+    assert done[-1] == length
+    # how fast they are read decides how many there are, but not where these ends are
+    assert set(range(512, length, 512)) <= set(done)
+    assert min(parts) >= min(64, length % 512 or 512)
+    assert len(parts) == 1 if length <= 512 else parts[0] == 64
     assert result_of(events).token_ids == _fresh(prompt, _settings(8))
 
 
@@ -198,17 +200,17 @@ def test_a_long_prompt_is_cancelled_between_chunks() -> None:
     session = _session(runner, [_near()])
     prompt = [i % 17 for i in range(1300)]
     events = session.generate(prompt, _settings())
-    assert next(events) == PromptEvent(512, 1300, 0)
+    assert next(events) == PromptEvent(64, 1300, 0)
     session.cancel()
     [last] = events
     assert isinstance(last, FinishEvent)
     assert (last.result.finish_reason, last.result.token_ids) == ("cancelled", [])
     assert runner.num_decodes == 1
     # as after a step: one token is not cached
-    assert len(session._slot.tokens) == session.context_used + 1 == 513
+    assert len(session.slot.tokens) == session.context_used + 1 == 65
 
     again = answer(session, prompt, _settings())
-    assert again.cached_tokens == 512
+    assert again.cached_tokens == 64
     assert again.token_ids == _fresh(prompt, _settings())
 
 

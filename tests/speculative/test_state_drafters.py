@@ -342,7 +342,7 @@ def test_a_conversation_that_changes_its_mind(pair: Pair, folder: Path, make_rig
                 return [*prompt, *result.token_ids]
             list(islice(events, steps))
             events.close()
-            return [*prompt, *session._slot.tokens.ids[len(prompt) :].tolist()]
+            return [*prompt, *session.slot.tokens.ids[len(prompt) :].tolist()]
 
         recorder = RecordingDrafter.watch(engine)
         first = answer(engine.encode(count))
@@ -418,6 +418,6 @@ def test_the_end_of_an_answer_cuts_the_cache(name: str) -> None:
             result = result_of(session.generate(engine.encode(prompt.text), asked))
             assert result.finish_reason == "stop"
             text = [*engine.encode(prompt.text), *result.token_ids]
-            assert session._slot.tokens.ids.tolist() == text
+            assert session.slot.tokens.ids.tolist() == text
             assert 0 < drafter._context.end(0) < len(text)
             assert engine._running.runner.cached_length(0) == len(text) - 1

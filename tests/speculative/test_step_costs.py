@@ -141,6 +141,17 @@ def test_the_host_takes_its_time_whatever_the_length() -> None:
     assert costs.verify_s(1) == pytest.approx([1.5, 2.5])
 
 
+def test_the_first_step_of_other_rows_takes_longer() -> None:
+    costs = _costs({1: 1.0, 2: 1.5})
+    for _ in range(200):
+        costs.observe_switch(1, 1.2)
+    assert costs.switch_s == pytest.approx(0.2)
+    assert costs.verify_s(1) == pytest.approx([1.0, 1.5])  # no step takes it by itself
+    assert costs.plain_s(0) == pytest.approx(1.0, abs=0.01)  # nor is it part of a plain one
+    costs.observe_switch(1, 50.0)
+    assert costs.switch_s == pytest.approx(0.2 + 0.1 * (0.5 - 0.2))  # half a step at most
+
+
 # stated and kept
 
 
@@ -152,7 +163,9 @@ def test_stated_costs_hear_no_clock() -> None:
     costs.observe_draft(1, 9.0, "a")
     costs.observe_look(9.0, "a")
     costs.observe_host(9.0)
+    costs.observe_switch(1, 9.0)
     assert costs.step_s(5, "a", num_cells=100).tolist() == before
+    assert costs.switch_s == 0.0
     assert costs.look_s(2, "a") == 0.5
 
 
@@ -163,10 +176,12 @@ def test_what_is_kept_comes_back() -> None:
     for tokens, seconds in ((1, 0.3), (2, 0.5), (4, 0.9), (3, 0.7)):
         costs.observe_draft(tokens, seconds, "a")
     costs.observe_look(2.0, "a")
+    costs.observe_switch(1, 1.5)
     again = StepCosts(LINE)
     again.restore(costs.as_json())
     assert again.step_s(9, "a") == pytest.approx(costs.step_s(9, "a"))
     assert again.look_s(2, "a") == pytest.approx(2.0 / costs.pace)
+    assert again.switch_s == costs.switch_s > 0
 
 
 @pytest.mark.parametrize(
@@ -196,3 +211,34 @@ def test_a_long_table_is_as_right_as_a_short_one() -> None:
     fresh = _costs({1: 1.0, 4: 2.0, 16: 6.0})
     assert np.array_equal(fresh.verify_s(3), long[:4])
     assert np.array_equal(fresh.verify_s(63), long)
+
+
+def test_a_plain_step_is_the_median_of_eight_or_more_near_this_length() -> None:
+    costs = _costs({1: 1.0, 2: 1.5})
+    for number in range(7):
+        costs.observe_verify(1, 1.0 + number, 5000)
+        costs.observe_verify(2, 9.0, 5000)  # no plain step
+        costs.observe_verify(1, 100.0, 100)  # not near
+    assert costs.plain_s(5000) is None
+    costs.observe_verify(1, 1.0, 6200)  # within a quarter
+    assert costs.plain_s(5000) == pytest.approx(3.5)
+    costs.observe_host(0.25)
+    assert costs.plain_s(5000) == pytest.approx(3.5 + 0.25)
+    assert costs.plain_s(612) is None
+    costs.observe_verify(1, 100.0, 100)
+    assert costs.plain_s(612) == pytest.approx(100.0, rel=0.01)  # within 512 cells
+
+
+def test_old_plain_steps_are_forgotten() -> None:
+    costs = _costs({1: 1.0})
+    for seconds in [9.0] * 40 + [1.0] * 64:
+        costs.observe_verify(1, seconds)
+    assert costs.plain_s(0) == pytest.approx(1.0)
+
+
+def test_plain_steps_outlive_another_way_of_drafting() -> None:
+    before, costs = _costs({1: 1.0}), _costs({1: 1.0})
+    for _ in range(8):
+        before.observe_verify(1, 2.0, 30)
+    costs.take_plain_steps(before)
+    assert costs.plain_s(30) == pytest.approx(2.0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools.properties import PROPERTY
 
-from outrider.speculative.text_stream import TextStream
+from outrider.speculative.text_stream import AcceptedText, TextStream
 
 
 def _run(pieces: Sequence[bytes], stop: Sequence[str] = ()) -> tuple[list[str], TextStream]:
@@ -297,3 +297,33 @@ def test_releasing_by_block_gives_the_same_text(pieces: list[bytes], stop: list[
             break
     assert stream.release() + stream.finish() == stream.text == one_by_one.text
     assert stream.num_tokens_kept() == one_by_one.num_tokens_kept()
+
+
+@PROPERTY
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=20),
+    st.lists(st.integers(1, 9), min_size=1, max_size=20),
+)
+def test_accepted_text_is_given_out_once_however_it_is_asked_for(
+    pieces: list[tuple[int, bool]], lengths: list[int]
+) -> None:
+    accepted, owners = AcceptedText(), list[bool]()
+    for length, is_accepted in pieces:
+        owners += [is_accepted] * length
+        accepted.add(len(owners), is_accepted)
+    given, start, turn = list[bool](), 0, 0
+    while start < len(owners):
+        end = min(start + lengths[turn % len(lengths)], len(owners))
+        spans = accepted.take(start, end)
+        assert all(before[1] < after[0] for before, after in pairwise(spans))
+        given += [any(a <= place < b for a, b in spans) for place in range(end - start)]
+        start, turn = end, turn + 1
+    assert given == owners
+
+
+def test_accepted_text_that_is_not_asked_for_is_passed_over() -> None:
+    accepted = AcceptedText()
+    for end, is_accepted in ((4, True), (6, False), (9, True)):
+        accepted.add(end, is_accepted)
+    assert accepted.take(5, 8) == ((1, 3),)
+    assert accepted.take(8, 9) == ((0, 1),)

@@ -24,7 +24,16 @@ class Truncated:
     length: int
 
 
-Call = Decoded | Truncated
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """``target`` was given the first ``length`` tokens of ``source``."""
+
+    source: int
+    target: int
+    length: int
+
+
+Call = Decoded | Truncated | Shared
 
 
 class RecordingRunner:
@@ -71,6 +80,16 @@ class RecordingRunner:
         if length < self.runner.cached_length(seq_id):
             self.calls.append(Truncated(seq_id, length))
         return self.runner.truncate(seq_id, length)
+
+    @property
+    def can_share(self) -> bool:
+        return self.runner.can_share
+
+    def share(self, source: int, target: int, length: int) -> bool:
+        is_shared = self.runner.share(source, target, length)
+        if is_shared:
+            self.calls.append(Shared(source, target, length))
+        return is_shared
 
     def close(self) -> None:
         self.runner.close()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from tools.recording_runner import Call, Truncated
+from tools.recording_runner import Call, Shared, Truncated
 
 from outrider.speculative.batch_outputs import Block
 from outrider.speculative.constraint import Constraint
@@ -61,6 +61,9 @@ class Replay:
         for call in calls:
             if isinstance(call, Truncated):
                 assert self._runner.truncate(call.seq_id, call.length)
+                continue
+            if isinstance(call, Shared):
+                assert self._runner.share(call.source, call.target, call.length)
                 continue
             outputs = self._runner.decode(call.blocks)
             for block in call.blocks:

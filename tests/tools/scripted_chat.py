@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from outrider.cli.chat import Chat
+from outrider.cli.chat.chat import Chat
+from outrider.cli.chat.running_models import RunningModels
 from outrider.cli.glyphs import UNICODE
-from outrider.cli.panel import Row
-from outrider.cli.running_models import RunningModels
+from outrider.cli.screen.panel import Row
 from outrider.profiles.fields import check
 from outrider.profiles.load import load_profile
 from outrider.speculative.errors import InputError, PromptTooLongError
@@ -21,8 +21,10 @@ from outrider.speculative.events import (
     FinishReason,
     GenerationResult,
     PromptEvent,
+    Spans,
     StepEvent,
 )
+from outrider.speculative.outlook import Outlook
 from outrider.speculative.settings import (
     DrafterSettings,
     GenerationSettings,
@@ -55,6 +57,9 @@ class ScriptedSession:
     timings: Timings = field(default_factory=Timings)
     draft_length: int | None = 3
     decisions: tuple[Decision, ...] = ()
+    dropped: dict[str, str] = field(default_factory=dict)
+    plain_s: float | None = None
+    is_drafting: bool = True
     context_used: int = 0
     is_cancelled: bool = False
 
@@ -81,12 +86,15 @@ class ScriptedSession:
         shown = ""
         reason = answer.finish_reason
         for thought in answer.thoughts:
+            self.stats.observe(StepRecord(own=1))
             yield StepEvent("", (0,), 0, reasoning=thought)
         for number, piece in enumerate(answer.pieces):
             self.stats.observe(StepRecord(drafted=3, accepted=1, own=1, rule="match", drafter="d"))
             self.timings.observe(0.1 * number, 2)
             shown += piece
-            yield StepEvent(piece, (number, number), 1)
+            # the first half of a piece is the accepted token
+            spans = ((0, len(piece) // 2),)
+            yield StepEvent(piece, (number, number), 1, num_drafted=3, accepted=spans)
             self.on_step()
             if self.is_cancelled:
                 reason = "cancelled"
@@ -100,7 +108,7 @@ class ScriptedSession:
             0,
             self.stats,
             self.timings,
-            7,
+            7 if settings.seed is None else settings.seed,
             answer.fault,
             reasoning="".join(answer.thoughts) or None,
         )
@@ -119,6 +127,7 @@ class ScriptedEngine:
         self.n_ctx = n_ctx
         self.drafter_names: tuple[str, ...] = ("d",)
         self.speculation = SpeculationSettings()
+        self.measured: tuple[Outlook, ...] = ()
         self.scripted = ScriptedSession(list(answers))
         self.rendered: list[list[dict[str, str]]] = []
 
@@ -141,10 +150,15 @@ class ScriptedEngine:
             raise InputError(f"--spec-verify greedy: only at temperature 0, it is {sampling.temp}")
         return "match"
 
+    def outlooks(self, num_cells: int) -> tuple[Outlook, ...]:
+        longest = self.speculation.n_max or 3
+        return self.measured or tuple(Outlook(name, longest) for name in self.drafter_names)
+
     def configure(
         self,
         speculation: SpeculationSettings,
         drafters: Sequence[DrafterSettings] | None = None,
+        progress: object = None,
     ) -> None:
         self.speculation = speculation
         if drafters is not None:
@@ -159,6 +173,7 @@ class Nothing:
 
     suspend_asked = False
     fold_asked = False
+    tint_asked = False
     preview = ""
     is_sent = False
 
@@ -168,18 +183,25 @@ class Nothing:
     def suspend(self) -> None:
         pass
 
+    def released(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     @contextlib.contextmanager
     def listening(self) -> Iterator[Nothing]:
         yield self
 
 
 class ListScreen:
-    """Everything that was printed, by kind."""
+    """Everything that was printed, by kind; ``forms`` are those of the answers."""
+
+    can_tint = True
 
     def __init__(self, columns: int = 80) -> None:
         self.columns = columns
         self.lines: list[tuple[str, str]] = []
         self.answer = ""
+        self.forms: list[str] = []
+        self.accepted = ""  # what was to be tinted
 
     def size(self) -> tuple[int, int]:
         return self.columns, 24
@@ -187,11 +209,17 @@ class ListScreen:
     def show(self, lines: Sequence[str], kind: str = "plain") -> None:
         self.lines += [(kind, line) for line in lines]
 
-    def begin(self, panel: Callable[[int, int], list[Row]]) -> None:
+    def begin(self, panel: Callable[[int, int], list[Row]], form: str = "markdown") -> None:
+        self.forms.append(form)
         panel(*self.size())
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, accepted: Spans = ()) -> None:
         self.answer += text
+        if self.forms[-1] == "tint":
+            self.accepted += "".join(text[start:end] for start, end in accepted)
+
+    def go_on(self, form: str) -> None:
+        self.forms.append(form)
 
     def refresh(self) -> None:
         pass

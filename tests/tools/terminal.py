@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Self
 
 import pexpect
 import pyte
+from tools.xterm_screen import XtermScreen
 
 CTRL_C, CTRL_D, CTRL_J, CTRL_Z, ENTER, UP, ALT_ENTER = (
     "\x03",
@@ -29,7 +32,10 @@ def paste(text: str) -> str:
 
 
 class Terminal:
-    """Runs ``command`` in a pseudo-terminal; every wait has a deadline and shows the screen."""
+    """Runs ``command`` in a pseudo-terminal; every wait has a deadline and shows the screen.
+
+    ``answer_after_s`` is how late the program hears where its cursor is.
+    """
 
     def __init__(
         self,
@@ -40,10 +46,13 @@ class Terminal:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         deadline_s: float = _DEADLINE_S,
+        answer_after_s: float = 0.0,
     ) -> None:
         self.raw = ""
         self._deadline_s = deadline_s
-        self._screen = pyte.HistoryScreen(columns, rows, history=_HISTORY_ROWS, ratio=0.5)
+        self._answer_after_s = answer_after_s
+        self._answers: list[tuple[float, str]] = []  # when to give them
+        self._screen = XtermScreen(columns, rows, _HISTORY_ROWS, self._answer)
         self._stream = pyte.Stream(self._screen)
         environment = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})}
         self._child = pexpect.spawn(
@@ -57,7 +66,7 @@ class Terminal:
         )
         self._child.delaybeforesend = None
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -86,6 +95,11 @@ class Terminal:
         return bool(self._child.getecho())
 
     @property
+    def title(self) -> str:
+        """What the program has called the window."""
+        return str(self._screen.title)
+
+    @property
     def cursor_visible(self) -> bool:
         return not self._screen.cursor.hidden
 
@@ -93,6 +107,11 @@ class Terminal:
     def bracketed_paste(self) -> bool:
         """Whether the program has the terminal bracket pastes."""
         return self.raw.rfind("\x1b[?2004h") > self.raw.rfind("\x1b[?2004l")
+
+    @property
+    def is_to_answer(self) -> bool:
+        """Whether the program has still to hear where its cursor is."""
+        return bool(self._answers)
 
     def send(self, keys: str) -> None:
         self._child.send(keys)
@@ -119,6 +138,8 @@ class Terminal:
 
     def read(self, timeout_s: float = 0.0) -> bool:
         """Take what the program has written so far; False if it has closed the terminal."""
+        while self._answers and self._answers[0][0] <= time.monotonic():
+            self.send(self._answers.pop(0)[1])
         while True:
             try:
                 data = self._child.read_nonblocking(65536, timeout=timeout_s)
@@ -130,9 +151,19 @@ class Terminal:
             self._stream.feed(data)
             timeout_s = 0.0
 
+    def _answer(self, text: str) -> None:
+        if self._answer_after_s:
+            self._answers.append((time.monotonic() + self._answer_after_s, text))
+        else:
+            self.send(text)
+
     def wait_for(self, wanted: str, *, count: int = 1) -> None:
         """Wait until ``wanted`` is in the scrollback or on the screen ``count`` times."""
         self.wait(lambda: self.text().count(wanted) >= count, f"{wanted!r} {count} times")
+
+    def wait_match(self, pattern: str) -> None:
+        """Wait until a text that ``pattern`` matches is in the scrollback or on the screen."""
+        self.wait(lambda: re.search(pattern, self.text()) is not None, repr(pattern))
 
     def wait_gone(self, unwanted: str) -> None:
         """Wait until ``unwanted`` is nowhere to be seen."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.speculative.batch_outputs import BatchOutputs, Block
-from outrider.speculative.errors import EngineError
+from outrider.speculative.errors import CacheFullError, EngineError
 from outrider.speculative.runner import Rollback
 
 F32 = NDArray[np.float32]
@@ -109,10 +109,11 @@ class ToyRunner:
     """Keeps the tokens of its sequences and answers with ``rows`` of them.
 
     It refuses what the real one refuses. ``failing`` are the decodes, counted from 1, that fail
-    and leave the caches as they were.
+    and leave the caches as they were; all caches together hold ``n_cells`` tokens.
     """
 
     rollback = Rollback.TRUNCATE
+    can_share = True
 
     def __init__(
         self,
@@ -124,6 +125,7 @@ class ToyRunner:
         n_batch: int = 128,
         max_outputs: int = 32,
         failing: Collection[int] = (),
+        n_cells: int = 1 << 20,
     ) -> None:
         self.n_ctx = n_ctx
         self.n_batch = n_batch
@@ -134,6 +136,7 @@ class ToyRunner:
         self.caches: list[list[int]] = [[] for _ in range(n_seq)]
         self._rows = rows
         self._failing = frozenset(failing)
+        self._n_cells = n_cells
 
     def cached_length(self, seq_id: int) -> int:
         return len(self.caches[seq_id])
@@ -143,6 +146,9 @@ class ToyRunner:
         self.num_decodes += 1
         if self.num_decodes in self._failing:
             raise EngineError(f"decode {self.num_decodes} was told to fail")
+        num_new = sum(len(block.token_ids) for block in blocks)
+        if sum(map(len, self.caches)) + num_new > self._n_cells:
+            raise CacheFullError("no room")
         rows = []
         for block in blocks:
             cache = self.caches[block.seq_id]
@@ -157,6 +163,12 @@ class ToyRunner:
     def truncate(self, seq_id: int, length: int) -> bool:
         assert length >= 0
         del self.caches[seq_id][length:]
+        return True
+
+    def share(self, source: int, target: int, length: int) -> bool:
+        assert source != target
+        assert 0 < length <= len(self.caches[source])
+        self.caches[target] = self.caches[source][:length]
         return True
 
     def close(self) -> None:

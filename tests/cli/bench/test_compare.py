@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.program import outrider
+from tools.program import outrider_here as outrider
 
 from outrider.cli.bench.compare import LABELS, order_of, read_compare_prompts
 from outrider.cli.bench.compare_view import identity_line, verdict_line

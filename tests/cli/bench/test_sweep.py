@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 import yaml
 from tools.program import COMMAND, environment, outrider
 
+from outrider.cli.bench import winner
 from outrider.cli.bench.candidates import Axes, grid, read_axes
 from outrider.cli.bench.sweep import Ask, best_of, halve, num_pairs_needed, paired_ratio
 from outrider.cli.bench.winner import snippet
@@ -22,6 +25,7 @@ from outrider.cli.errors import UsageError
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.load import load_profile
 from outrider.profiles.schema import Profile
+from outrider.profiles.text import new_profile
 
 
 def noisy(true: Sequence[float], seed: int, noise: float = 0.1) -> Ask:
@@ -150,7 +154,7 @@ def test_by_default_the_lengths_are_tried(profile: Profile) -> None:
     assert candidates[0].profile.drafters == ()
     eight = candidates[6].profile
     # the profile's own limit of its EAGLE-3 head, 3, is not in the way
-    assert [drafter.n_max for drafter in eight.drafters] == [None, None]
+    assert [drafter.n_max for drafter in eight.drafters] == [None, None, None]
     assert (eight.speculation.n_max, eight.speculation.adaptive) == (8, False)
     assert candidates[7].profile == profile
 
@@ -204,7 +208,8 @@ def test_the_snippet_is_what_differs(profile: Profile) -> None:
     made = yaml.safe_load(snippet(three.profile, profile))
     assert made["speculation"] == {"n_max": 3, "adaptive": False}
     assert set(made) == {"speculation", "drafters"}
-    assert [drafter["kind"] for drafter in made["drafters"]] == ["ngram-simple", "draft-eagle3"]
+    kinds = [drafter["kind"] for drafter in made["drafters"]]
+    assert kinds == ["ngram-mod", "ngram-simple", "draft-eagle3"]
     assert snippet(profile, profile) == ""
 
 
@@ -378,13 +383,34 @@ def test_too_few_prompts(models: tuple[str, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_leaves_nothing(models: tuple[str, ...], prompts: str, user_folders: Path) -> None:
-    words = ["bench", "sweep", *models, "--prompts", prompts, "--rounds", "9999", "--write", "x"]
+@pytest.mark.parametrize("seed", range(4))
+def test_ctrl_c_leaves_nothing(
+    models: tuple[str, ...], prompts: str, user_folders: Path, seed: int
+) -> None:
+    """At the moment the file is there, or some time later: 88 long answers before the end."""
+    long = ("--ignore-eos", "-n", "400", "--rounds", "9999")
+    words = ["bench", "sweep", *models, "--prompts", prompts, *long, "--write", "x"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([*COMMAND, *words], env=environment(), **streams) as running:  # type: ignore[call-overload]
         while not list(user_folders.rglob("x.yaml")):
             assert running.poll() is None
+        time.sleep(random.Random(seed).uniform(0, 1) if seed else 0)
         running.send_signal(signal.SIGINT)
         out, error = running.communicate(timeout=60)
     assert (running.returncode, out, error) == (130, b"", b"")
+    assert not list(user_folders.rglob("x.yaml"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c_while_the_profile_is_made_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, user_folders: Path
+) -> None:
+    def interrupted(name: str, parent: str) -> Path:
+        path = new_profile(name, parent)
+        signal.raise_signal(signal.SIGINT)
+        return path
+
+    monkeypatch.setattr(winner, "new_profile", interrupted)
+    with pytest.raises(KeyboardInterrupt), winner.reserved("x", "base"):
+        pytest.fail("the interrupt was lost")
     assert not list(user_folders.rglob("x.yaml"))

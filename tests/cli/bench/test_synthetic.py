@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.program import outrider
+from tools.program import outrider_here as outrider
 
 SHORT = ("-t", "1", "-c", "1024", "--spec-draft-n-max", "4")
 

@@ -1,0 +1,1 @@
+"""``outrider batch``: many prompts over several slots, resumable."""

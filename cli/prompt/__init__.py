@@ -1,0 +1,1 @@
+"""The input line and the keyboard."""

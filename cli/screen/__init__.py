@@ -1,0 +1,1 @@
+"""What is drawn: answers, the live panel, tables of figures."""
