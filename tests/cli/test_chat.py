@@ -67,6 +67,8 @@ def test_a_chat_from_banner_to_a_silent_exit(start: Start, user_folders: Path) -
     terminal.send(COUNT + ENTER)
     terminal.wait_for("tok/s")
     wait_prompt(terminal, 2)
+    toolbar = "base · ngram-simple adaptive · greedy"
+    terminal.wait(lambda: terminal.text().splitlines()[-1].startswith(toolbar), "the toolbar")
     lines = [line for line in terminal.lines() if line]
     assert re.fullmatch(
         r"outrider \S+   zoo target-llama   context 4,096   1 thread, CPU   loaded in .* s",
@@ -78,7 +80,6 @@ def test_a_chat_from_banner_to_a_silent_exit(start: Start, user_folders: Path) -
     assert lines[2].startswith("/help   ctrl-j new line")
     assert lines[3:5] == [f"› {COUNT}", COUNTED]
     assert re.fullmatch(r"42 tokens · [\d,.]+ tok/s · .*first [\d.]+ s · context \d %", lines[5])
-    assert lines[-1].startswith("base · ngram-simple adaptive · greedy")
     assert terminal.bracketed_paste
     assert not terminal.echo
     terminal.send(CTRL_D)
@@ -225,7 +226,7 @@ def test_the_menu_describes_commands(start: Start) -> None:
     terminal.wait_for("save under a name")
     terminal.send("\t" + " holiday" + ENTER)
     terminal.wait_for("note: saved to")
-    assert "holiday.json" in "".join(terminal.lines())
+    terminal.wait(lambda: "holiday.json" in "".join(terminal.lines()), "the file")
 
 
 def test_a_full_context_is_said_and_the_next_turn_makes_room(

@@ -65,7 +65,7 @@ def test_in_errors(zoo: Path, tmp_path: Path) -> None:
         terminal.wait_for("›")
         terminal.send("Hello!" + ENTER)
         terminal.wait_for("error: ")
-        assert SHOWN in terminal.text()
+        terminal.wait_for(SHOWN)
         assert_harmless(terminal)
 
 

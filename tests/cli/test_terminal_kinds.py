@@ -25,12 +25,14 @@ TEXT = "na\u00efve \u2013 \u65e5\u672c \U0001f642."
 GRAMMAR = f'root ::= "{TEXT}"'
 
 
-def assert_rows(terminal: Terminal, patterns: list[str]) -> None:
-    """The rows that are not blank, from the banner on, match the patterns one by one."""
-    rows = [line for line in terminal.lines() if line]
-    assert len(rows) == len(patterns), terminal.text()
-    for row, pattern in zip(rows, patterns, strict=True):
-        assert re.fullmatch(pattern, row), (row, pattern)
+def wait_rows(terminal: Terminal, patterns: list[str]) -> None:
+    """Wait until the rows that are not blank, from the banner on, match the patterns in turn."""
+
+    def are_there() -> bool:
+        rows = [line for line in terminal.lines() if line]
+        return len(rows) == len(patterns) and all(map(re.fullmatch, patterns, rows))
+
+    terminal.wait(are_there, "\n".join(patterns))
 
 
 def wait_row(terminal: Terminal, form: re.Pattern[str]) -> None:
@@ -49,7 +51,7 @@ def answer(terminal: Terminal, prompt: str) -> None:
 def test_forty_columns(zoo: Path) -> None:
     with zoo_chat(zoo, *DRAFTING, columns=40, rows=12) as terminal:
         answer(terminal, "›")
-        assert_rows(
+        wait_rows(
             terminal,
             [
                 r"outrider \S+  zoo target-llama",
@@ -190,7 +192,7 @@ def test_a_dumb_terminal_gets_a_banner_and_plain_text(zoo: Path) -> None:
         answer(terminal, ">")
         terminal.send(CTRL_D)
         assert terminal.wait_exit() == 0
-        assert_rows(
+        wait_rows(
             terminal,
             [
                 r"outrider \S+   zoo target-llama   context 4,096   1 thread, CPU   loaded in .* s",
