@@ -47,7 +47,7 @@ class Distribution:
     def mode(self) -> int:
         """The most probable token (the first of equals)."""
         if len(self.token_ids) == 1:
-            return int(self.token_ids[0])
+            return self.token_ids.item()
         return int(self.token_ids[self.probs.argmax()])
 
     def prob(self, token_id: int) -> float:
@@ -57,7 +57,7 @@ class Distribution:
     def draw(self, uniform: float) -> int:
         """The token at ``uniform`` in [0, 1) of the cumulative law; never one of probability 0."""
         if len(self.probs) == 1:
-            return int(self.token_ids[0])
+            return self.token_ids.item()
         cumulative = self.probs.cumsum()
         index = int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))
         if index == len(cumulative):  # rounding fell off the end

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.speculative.batch_outputs import F32, BatchOutputs, Block
+from outrider.speculative.batch_outputs import F32, I32, BatchOutputs, Block
 from outrider.speculative.errors import CacheFullError, DecodeStoppedError, EngineError
 from outrider.speculative.llama import NativeContext, last_error
 from outrider.speculative.model import Model
@@ -23,9 +23,10 @@ _TAPPED_BATCH = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Checkpoint:
-    """The state of a sequence before a block."""
+    """The state of a sequence before the ``token_ids`` [n] of a block."""
 
-    block: Block
+    start_pos: int
+    token_ids: I32
     state: NDArray[np.uint8]
 
 
@@ -214,7 +215,9 @@ class LlamaRunner:
             self._checkpoints.pop(block.seq_id, None)
             if block.num_outputs > 1 and block.num_outputs - 1 > reach:
                 state = self._context.save_state(block.seq_id)
-                self._checkpoints[block.seq_id] = _Checkpoint(block, state)
+                self._checkpoints[block.seq_id] = _Checkpoint(
+                    block.start_pos, block.token_ids.copy(), state
+                )
 
     def _cut(self, seq_id: int, length: int) -> bool:
         """Drop a tail, from snapshots or from a checkpoint where there are recurrent layers."""
@@ -224,16 +227,16 @@ class LlamaRunner:
             self._reach[seq_id] = 0  # once between two decodes
             return self._context.remove(seq_id, length)
         checkpoint = self._checkpoints.get(seq_id)
-        if checkpoint is None or length < checkpoint.block.start_pos:
+        if checkpoint is None or length < checkpoint.start_pos:
             return False
-        start = checkpoint.block.start_pos
+        start = checkpoint.start_pos
         if not self._context.restore_state(seq_id, checkpoint.state):
             return False
         self._context.remove(seq_id, start)
         self._lengths[seq_id] = start
         if length > start:
             # as context: no rows, no coins, no statistics; the first verdict stands
-            kept = checkpoint.block.token_ids[: length - start]
+            kept = checkpoint.token_ids[: length - start]
             self._decode([Block(seq_id, kept, start, num_outputs=0)], can_stop=False)
         return True
 
@@ -245,12 +248,12 @@ class LlamaRunner:
     def _check(self, blocks: Sequence[Block]) -> tuple[int, int]:
         """Refuse what llama.cpp would assert on; (tokens, outputs) of the batch."""
         num_tokens = num_outputs = 0
-        seen = set()
+        if len(blocks) > 1 and len({block.seq_id for block in blocks}) < len(blocks):
+            raise ValueError("two blocks of the same sequence")
         for block in blocks:
             count = len(block.token_ids)
-            if not 0 <= block.seq_id < self._n_seq or block.seq_id in seen:
-                raise ValueError(f"sequence {block.seq_id} twice or out of 0..{self._n_seq - 1}")
-            seen.add(block.seq_id)
+            if not 0 <= block.seq_id < self._n_seq:
+                raise ValueError(f"sequence {block.seq_id}, there are 0..{self._n_seq - 1}")
             if count == 0 or not 0 <= block.num_outputs <= count:
                 raise ValueError(f"{block.num_outputs} outputs of {count} tokens")
             if self._embeddings and block.num_outputs != count:

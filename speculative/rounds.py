@@ -100,7 +100,8 @@ class Rounds:
         """Decode; make room for as long as the cache is full."""
         while active:
             try:
-                return list(zip(active, self._scheduler().round(active), strict=True))
+                told = self._scheduler().round(active)
+                return [(one, told[place]) for place, one in enumerate(active)]
             except CacheFullError as error:
                 if self._drop_idle():
                     continue

@@ -88,7 +88,7 @@ class Sampler:
     def _best(self, row: F32, history: I32) -> I64:
         """The same as an array [1]."""
         ids: I64 = row.argmax(0, keepdims=True)
-        logit = float(row[ids[0]])
+        logit = row.item(ids.item())
         if self._changes_logits:
             adjusted = self.adjustments(row, history)
             # the row's best is the answer if it is unchanged and no changed logit reaches it

@@ -153,9 +153,14 @@ class Scheduler:
             self._reading_speed = sum(len(block.token_ids) for block in blocks) / verify_s
         self.drafter.observe_batch(blocks, outputs)
         events = []
-        for generation, block, proposal in zip(generations, blocks, proposals, strict=True):
+        for place, generation in enumerate(generations):
+            block, proposal = blocks[place], proposals[place]
             try:
-                events.append(self._settle(generation, block, proposal, outputs, verify_s))
+                if num_reading and generation.is_reading:
+                    events.append(self._settle_prompt(generation, block, outputs, verify_s))
+                    continue
+                generation.stats.verify_s += verify_s
+                events.append([self._settle_step(generation, block, proposal, outputs)])
             except EngineError as error:  # its rows are no use; the others go on
                 generation.finish("error", ("bad_outputs", str(error)))
                 events.append([])
@@ -174,19 +179,6 @@ class Scheduler:
             elif self._num_plain == 1:
                 self.costs.observe_switch(num_rows, verify_s, num_cells)
         return events
-
-    def _settle(
-        self,
-        generation: Generation,
-        block: Block,
-        proposal: Proposal,
-        outputs: BatchOutputs,
-        seconds: float,
-    ) -> list[Event]:
-        if generation.is_reading:
-            return self._settle_prompt(generation, block, outputs, seconds)
-        generation.stats.verify_s += seconds
-        return [self._settle_step(generation, block, proposal, outputs)]
 
     def _read_anew(self, generation: Generation) -> None:
         """Its part of the cache is empty, or will be: no step before all is read again."""
@@ -317,9 +309,9 @@ class Scheduler:
             chunk = self._prompt_chunk(longest, room)
         return [
             _prompt_block(generation, chunk, room)
-            if generation.is_reading
-            else _step_block(generation, proposal)
-            for generation, proposal in zip(generations, proposals, strict=True)
+            if num_reading and generation.is_reading
+            else _step_block(generation, proposals[place])
+            for place, generation in enumerate(generations)
         ]
 
     def _prompt_chunk(self, longest: int, room: int) -> int:
@@ -419,11 +411,9 @@ def _num_unread(generation: Generation) -> int:
 
 
 def _step_block(generation: Generation, proposal: Proposal) -> Block:
-    tokens = generation.slot.tokens.ids
-    block, draft, length = tokens[-1:], proposal.token_ids, len(tokens)
-    if draft:
-        block = np.array((block[0], *draft), np.int32)
-    return Block(generation.slot.seq_id, block, length - 1, len(draft) + 1)
+    slot = generation.slot
+    block = slot.tokens.last_and(proposal.token_ids)
+    return Block(slot.seq_id, block, len(slot.tokens) - 1, len(block))
 
 
 def _discarded(generations: Sequence[Generation], proposals: Sequence[Proposal]) -> list[Proposal]:

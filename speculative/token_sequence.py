@@ -50,6 +50,17 @@ class TokenSequence:
             self._buffer[self._length] = token_id
             self._length += 1
 
+    def last_and(self, draft: Sequence[int]) -> I32:
+        """The newest token and ``draft``, which is not added; do not keep it across an append."""
+        start, end = self._length, self._length + len(draft)
+        if end > len(self._buffer):
+            self.extend(draft)
+            self._length = start
+        else:
+            for place, token_id in enumerate(draft, start):  # few: cheaper than an array of them
+                self._buffer[place] = token_id
+        return self._buffer[start - 1 : end]
+
     def truncate(self, length: int) -> None:
         assert 0 <= length <= self._length
         self._length = length

@@ -40,9 +40,6 @@ _SYMBOLS = (
     "llama_detokenize",
     "llama_encode",
     "llama_free",
-    "llama_get_embeddings",
-    "llama_get_logits",
-    "llama_get_logits_ith",
     "llama_get_memory",
     "llama_init_from_model",
     "llama_log_set",
@@ -87,7 +84,8 @@ _SYMBOLS = (
     "llama_vocab_n_tokens",
 )
 
-# llama-ext.h: C++ names (Itanium, as on Linux and macOS; then Microsoft's); one of llama.h
+# what the bindings do not declare, or not so: rows are wanted as plain addresses. Functions of
+# llama-ext.h have C++ names (Itanium, as on Linux and macOS; then Microsoft's)
 _EXTENSIONS: dict[str, tuple[tuple[str, ...], list[Any], Any]] = {
     "set_hidden": (
         (
@@ -103,7 +101,7 @@ _EXTENSIONS: dict[str, tuple[tuple[str, ...], list[Any], Any]] = {
             "?llama_get_embeddings_nextn@@YAPEAMPEAUllama_context@@@Z",
         ),
         [ctypes.c_void_p],
-        ctypes.POINTER(ctypes.c_float),
+        ctypes.c_void_p,
     ),
     "set_head": (
         (
@@ -127,8 +125,15 @@ _EXTENSIONS: dict[str, tuple[tuple[str, ...], list[Any], Any]] = {
             "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
         ),
         [ctypes.c_void_p, ctypes.c_uint32],
-        ctypes.POINTER(ctypes.c_float),
+        ctypes.c_void_p,
     ),
+    "get_logits": (("llama_get_logits",), [ctypes.c_void_p], ctypes.c_void_p),
+    "get_logits_of": (
+        ("llama_get_logits_ith",),
+        [ctypes.c_void_p, ctypes.c_int32],
+        ctypes.c_void_p,
+    ),
+    "get_embeddings": (("llama_get_embeddings",), [ctypes.c_void_p], ctypes.c_void_p),
     "get_suppressed": (
         ("llama_vocab_get_suppress_tokens",),
         [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32)],
@@ -171,15 +176,15 @@ def library() -> Any:
 
 @functools.cache
 def extension(name: str) -> Any:
-    """A function of llama-ext.h, which the bindings do not declare.
+    """A function that the bindings do not declare, or not as it is wanted.
 
     Raises:
         EngineError: this build of llama.cpp does not export it.
     """
     symbols, argument_types, result_type = _EXTENSIONS[name]
     for symbol in symbols:
-        function = getattr(library()._lib, symbol, None)
-        if function is not None:
+        if hasattr(library()._lib, symbol):
+            function = library()._lib[symbol]  # an object of our own, not that of the bindings
             function.argtypes, function.restype = argument_types, result_type
             return function
     raise EngineError(

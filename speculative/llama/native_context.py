@@ -95,6 +95,7 @@ class NativeContext:
         self.n_embd_out = model.n_embd_out
         self.n_rs_seq = int(lib.llama_n_rs_seq(self._handle))
         self._stop = model.stop
+        self._get_logits = extension("get_logits")
         self._views: dict[tuple[int, int, int], F32] = {}
         self._allocate_batch(lib, n_seq)
         self._row_floats: F32 = np.zeros(self.n_batch * row_width, np.float32)
@@ -229,23 +230,22 @@ class NativeContext:
 
         Not to be changed; but numpy's argmax would copy what cannot be.
         """
-        pointer = self._lib.llama_get_logits(self._handle)
-        return self._view(pointer, num_rows, self.vocab_size, writeable=True)
+        address = self._get_logits(self._handle)
+        return self._view(address, num_rows, self.vocab_size, writeable=True)
 
     def embeddings(self, num_rows: int) -> F32:
         """A view [num_rows, width] of the last decode's embeddings; synchronises."""
-        return self._view(self._lib.llama_get_embeddings(self._handle), num_rows, self.n_embd_out)
+        return self._view(extension("get_embeddings")(self._handle), num_rows, self.n_embd_out)
 
     def logits_of(self, batch_index: int) -> F32:
         """One row by llama.cpp's own index, for checks."""
-        pointer = self._lib.llama_get_logits_ith(self._handle, batch_index)
-        row: F32 = self._view(pointer, 1, self.vocab_size)[0]
+        address = extension("get_logits_of")(self._handle, batch_index)
+        row: F32 = self._view(address, 1, self.vocab_size)[0]
         return row
 
-    def _view(self, pointer: Any, rows: int, width: int, *, writeable: bool = False) -> F32:
-        if not pointer:
+    def _view(self, address: int | None, rows: int, width: int, *, writeable: bool = False) -> F32:
+        if not address:
             raise EngineError("llama.cpp returned no outputs for this decode")
-        address = ctypes.addressof(pointer.contents)
         # llama.cpp reuses its buffer: a view of the same memory need not be made again
         view = self._views.get((address, rows, width))
         if view is None:

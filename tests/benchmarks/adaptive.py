@@ -5,13 +5,14 @@
 Four workloads of two prompts each (workloads.jsonl) with four drafters: ``ngram-mod``,
 ``draft-eagle3``, ``self`` (the target drafts for itself) and ``bad`` (a tiny llama with random
 weights); other n-gram kinds can be named too. In each round every prompt is answered by all
-arms, in rotated order, with the same seed: plain, plain again (another engine of the same kind,
-which shows the noise), adaptive, and fixed at each length. End tokens are ignored, and the prompt
-is read before the clock starts.
+arms with the same seed: plain, plain again (another engine of the same kind, which shows the
+noise), adaptive, and fixed at each length. They go on in turns of a third of a second: a machine
+that is slow for a while is slow for all of them. End tokens are ignored, and the prompt is read
+before the clock starts.
 
-Each pair of workload and drafter has engines of its own: what the adaptive one learns it keeps
-from answer to answer and from nothing else. Texts must not: the prompts come again in every
-round, so the pools of ngram-mod are emptied before each answer.
+Each pair of workload and drafter has engines of its own, one for each arm: what the adaptive one
+learns it keeps from answer to answer and from nothing else. Texts must not: the prompts come
+again in every round, so the pools of ngram-mod are emptied before each answer.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +36,7 @@ import numpy as np
 
 from outrider.speculative.drafters.ngram_pool import NgramPool
 from outrider.speculative.engine import Engine
-from outrider.speculative.events import FinishEvent, StepEvent
+from outrider.speculative.events import FinishEvent, GenerationResult, StepEvent
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.session import Session
 from outrider.speculative.settings import (
@@ -50,6 +52,8 @@ from outrider.speculative.settings import (
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools.gguf_edit import raw_metadata
 from tools.gguf_writer import Block, Given, write
+
+from benchmarks.turns import take_turns
 
 HERE = Path(__file__).parent
 EAGLE3 = HERE.parents[1] / "profiles" / "smollm2-135m-eagle3.gguf"
@@ -159,7 +163,7 @@ def main() -> None:
     arguments = parse()
     prompts = read_prompts(arguments.workloads)
     names, lengths = arguments.drafters.split(","), arguments.lengths
-    clock = Clock(len(names) * len(prompts) * arguments.rounds * (3 + len(lengths)))
+    clock = Clock(len(names) * len(prompts) * arguments.rounds)
     target = ModelSettings(arguments.model, ctx_size=CONTEXT, threads=arguments.threads)
     pairs = []
     print_header()
@@ -170,13 +174,11 @@ def main() -> None:
                 pair = Pair(workload, name)
                 chosen = [prompt for prompt in prompts if prompt.workload == workload]
                 with Arms(target, drafter, lengths, arguments.tokens) as arms:
-                    for number, prompt, arm in turns(arms.names, arguments.rounds, chosen):
-                        pair.answers.append(arms.answer(arm, prompt, number))
-                        clock.tick(f"{name}, {prompt.id}, round {number}: {arm}")
-                    configure_ms = 1e3 * median(arms.configure_s)
+                    for number, prompt in product(range(arguments.rounds), chosen):
+                        pair.answers.extend(arms.answers(prompt, number))
+                        clock.tick(f"{name}, {prompt.id}, round {number}")
                 pairs.append(pair)
                 print_row(pair)
-                print(f"another fixed length took {configure_ms:.0f} ms", file=sys.stderr)
                 if arguments.output:
                     arguments.output.write_text(json.dumps([summary(p) for p in pairs], indent=1))
     changed, total = sum(pair.num_changed() for pair in pairs), sum(len(p.answers) for p in pairs)
@@ -266,8 +268,45 @@ def random_model(target: Path, path: Path) -> Path:
     return path
 
 
+class Writing:
+    """An answer that goes on for a moment at a time. The prompt is read before its clock starts."""
+
+    def __init__(
+        self, engine: Engine, session: Session, prompt: Prompt, settings: GenerationSettings
+    ) -> None:
+        session.reset()
+        self.result: GenerationResult | None = None
+        self.lengths: list[int] = []
+        self._session = session
+        self._events = session.generate(engine.render(prompt.messages), settings)
+        self._seconds, self._num_tokens = 0.0, 0
+        # the first event that is a step is the token that the prompt gave
+        next(event for event in self._events if isinstance(event, StepEvent))
+
+    @property
+    def is_over(self) -> bool:
+        return self.result is not None
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second."""
+        return self._num_tokens / self._seconds
+
+    def go_on(self, seconds: float) -> None:
+        started = time.perf_counter()
+        end = started + seconds
+        while not self.is_over and time.perf_counter() < end:
+            event = next(self._events)
+            if isinstance(event, StepEvent):
+                self.lengths.append(self._session.draft_length or 0)
+                self._num_tokens += len(event.token_ids)
+            elif isinstance(event, FinishEvent):
+                self.result = event.result
+        self._seconds += time.perf_counter() - started
+
+
 class Arms:
-    """The engines of one pair: plain, one that adapts, one that takes each fixed length in turn."""
+    """The engines of one pair: plain twice, one that adapts, one for each fixed length."""
 
     def __init__(
         self,
@@ -276,15 +315,14 @@ class Arms:
         lengths: Sequence[int],
         num_tokens: int,
     ) -> None:
-        self.names = [PLAIN, AGAIN, ADAPTIVE, *map(str, lengths)]
-        self.configure_s: list[float] = []
         self._num_tokens = num_tokens
         self._stack = ExitStack()
-        fixed = SpeculationSettings(adaptive=False, n_max=max(lengths))
-        plain, again = (self._load(EngineSettings(target)) for _ in range(2))
-        adaptive = self._load(EngineSettings(target, (drafter,)))
-        self._others = {PLAIN: plain, AGAIN: again, ADAPTIVE: adaptive}
-        self._fixed = self._load(EngineSettings(target, (drafter,), fixed))
+        settings = {PLAIN: EngineSettings(target), AGAIN: EngineSettings(target)}
+        settings[ADAPTIVE] = EngineSettings(target, (drafter,))
+        for length in lengths:
+            fixed = SpeculationSettings(adaptive=False, n_max=length)
+            settings[str(length)] = EngineSettings(target, (drafter,), fixed)
+        self._running = {name: self._load(one) for name, one in settings.items()}
 
     def __enter__(self) -> Arms:
         return self
@@ -292,27 +330,26 @@ class Arms:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def answer(self, arm: str, prompt: Prompt, number: int) -> Answer:
-        """What ``arm`` gives to ``prompt`` in round ``number``."""
-        engine, session = self._others.get(arm, self._fixed)
-        if arm.isdigit():
-            self._use_length(int(arm))
+    def answers(self, prompt: Prompt, number: int) -> list[Answer]:
+        """What each arm gives to ``prompt`` in round ``number``."""
         forget_pools()
-        session.reset()
-        lengths: list[int] = []
         settings = prompt.settings(number, self._num_tokens)
-        for event in session.generate(engine.render(prompt.messages), settings):
-            if isinstance(event, StepEvent):
-                lengths.append(session.draft_length or 0)
-        assert isinstance(event, FinishEvent)
-        result = event.result
-        speed = result.timings.tokens_per_s
-        if speed is None or len(result.token_ids) != self._num_tokens:
-            raise SystemExit(f"{prompt.id}, {arm}: ended early, {result.finish_reason}")
+        writing = {
+            name: Writing(engine, session, prompt, settings)
+            for name, (engine, session) in self._running.items()
+        }
+        take_turns(list(writing.values()), number)
+        return [self._answer(name, one, prompt, number) for name, one in writing.items()]
+
+    def _answer(self, name: str, writing: Writing, prompt: Prompt, number: int) -> Answer:
+        result = writing.result
+        if result is None or len(result.token_ids) != self._num_tokens:
+            raise SystemExit(f"{prompt.id}, {name}: ended early")
         stats = result.stats
         counts = (stats.drafted, stats.accepted, stats.draft_s, stats.verify_s)
-        # the first event is the token that the prompt gave, no step
-        return Answer(number, prompt.id, arm, speed, *counts, lengths[1:], result.token_ids)
+        return Answer(
+            number, prompt.id, name, writing.speed, *counts, writing.lengths, result.token_ids
+        )
 
     def _load(self, settings: EngineSettings) -> tuple[Engine, Session]:
         engine = self._stack.enter_context(Engine.load(settings))
@@ -320,13 +357,6 @@ class Arms:
         if not (settings.drafters and settings.speculation.adaptive):  # which would learn from it
             warm(session)
         return engine, session
-
-    def _use_length(self, length: int) -> None:
-        engine, session = self._fixed
-        started = time.perf_counter()
-        engine.configure(SpeculationSettings(adaptive=False, n_max=length))
-        self.configure_s.append(time.perf_counter() - started)
-        warm(session)
 
 
 def warm(session: Session) -> None:
@@ -341,17 +371,6 @@ def forget_pools() -> None:
     for thing in gc.get_objects():
         if type(thing) is NgramPool:
             thing.clear()
-
-
-def turns(
-    arms: Sequence[str], num_rounds: int, prompts: Sequence[Prompt]
-) -> Iterator[tuple[int, Prompt, str]]:
-    """Round, prompt and arm of each answer; another arm begins each time."""
-    for number in range(num_rounds):
-        for place, prompt in enumerate(prompts):
-            first = (number * len(prompts) + place) % len(arms)
-            for arm in (*arms[first:], *arms[:first]):
-                yield number, prompt, arm
 
 
 def print_header() -> None:

@@ -47,6 +47,7 @@ from outrider.speculative.settings import (
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.adaptive import EAGLE3, Clock, drafter_of, forget_pools, read_prompts
+from benchmarks.turns import take_turns
 
 STREAMS = (1, 2, 4, 8)
 LIMIT = 2
@@ -55,7 +56,6 @@ ARMS = (ALWAYS, LIMITED, NEVER, ADAPTIVE)
 SPLIT = ", a part each"
 SPLIT_ARMS = (ALWAYS, ALWAYS + SPLIT, NEVER, NEVER + SPLIT)
 CONTEXT = 8192
-TURN_S = 0.3
 
 
 @dataclass(slots=True)
@@ -236,13 +236,12 @@ def main() -> None:
 def measure(
     arms: Sequence[Arm], prompts: Sequence[Sequence[int]], num_rounds: int, num_tokens: int
 ) -> dict[tuple[str, int], list[float]]:
-    """Tokens a second by arm and number of streams, one a round; another arm begins each time."""
+    """Tokens a second by arm and number of streams, one a round."""
     speeds: dict[tuple[str, int], list[float]] = {}
     clock = Clock(num_rounds * len(STREAMS))
     for number in range(num_rounds):
         for count in STREAMS:
-            first = number % len(arms)
-            taken = take_turns((*arms[first:], *arms[:first]), prompts[:count], num_tokens)
+            taken = speeds_of(arms, prompts[:count], num_tokens, number)
             for name, speed in taken.items():
                 speeds.setdefault((name, count), []).append(speed)
             words = ", ".join(f"{name} {speed:.1f}" for name, speed in taken.items())
@@ -250,8 +249,8 @@ def measure(
     return speeds
 
 
-def take_turns(
-    arms: Sequence[Arm], prompts: Sequence[Sequence[int]], num_tokens: int
+def speeds_of(
+    arms: Sequence[Arm], prompts: Sequence[Sequence[int]], num_tokens: int, seed: int
 ) -> dict[str, float]:
     """Tokens a second of each arm; all go on in turns, so that they share the machine's moods."""
     forget_pools()
@@ -262,9 +261,7 @@ def take_turns(
             )
             for arm in arms
         }
-        while not all(run.is_over for run in runs.values()):
-            for run in runs.values():
-                run.go_on(TURN_S)
+        take_turns(list(runs.values()), seed)
         return {name: run.speed for name, run in runs.items()}
 
 
