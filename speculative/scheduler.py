@@ -247,7 +247,7 @@ class Scheduler:
         for one in self.drafter.spent:
             stats.draft_s += one.seconds
             if one.num_tokens:
-                stats.drafter(one.drafter).draft_s += one.seconds
+                stats.spend(one.drafter, one.seconds)
         for name, count in proposal.discarded:
             stats.discard(name, count)
         return proposal

@@ -85,24 +85,20 @@ class Decision:
 
 
 class SpeculationStats:
-    """Counters of design section 3: ``emitted == accepted + own`` after every call."""
+    """Counters of design section 3. One table says what became of the drafts: all that is asked
+    about them is counted from it, so that no two counts can contradict each other."""
 
     def __init__(self) -> None:
         self.steps = 0
-        self.drafts = 0
-        self.drafted = 0
-        self.accepted = 0
         self.own = 0
-        self.discarded = 0
-        self.emitted = 0
         self.paused_steps = 0
         self.draft_s = 0.0
         self.verify_s = 0.0
-        self.verification: Counter[Rule] = Counter()
-        self.per_drafter: dict[str, DrafterCounts] = {}
         self.paused: Pause | None = None
-        self._lengths: Counter[int] = Counter()  # tokens of a draft -> drafts
-        self._histogram: Counter[int] = Counter()  # accepted tokens of a draft -> drafts
+        # drafter, rule, its tokens, those accepted -> drafts
+        self._drafts: Counter[tuple[str, Rule, int, int]] = Counter()
+        self._discarded: Counter[str] = Counter()
+        self._draft_s: dict[str, float] = {}  # by drafter
         self._records: list[StepRecord] = []
 
     def observe(self, record: StepRecord) -> None:
@@ -123,32 +119,69 @@ class SpeculationStats:
 
     def discard(self, drafter: str, num_tokens: int) -> None:
         """Count draft tokens thrown away before verification."""
-        self.discarded += num_tokens
-        self.drafter(drafter).discarded += num_tokens
+        self._discarded[drafter] += num_tokens
 
-    def drafter(self, name: str) -> DrafterCounts:
-        counts = self.per_drafter.get(name)
-        if counts is None:
-            counts = self.per_drafter[name] = DrafterCounts()
-        return counts
+    def spend(self, drafter: str, seconds: float) -> None:
+        """Count time that a drafter took for tokens."""
+        self._draft_s[drafter] = self._draft_s.get(drafter, 0.0) + seconds
 
     def merge(self, other: SpeculationStats) -> None:
         """Add the counts of another generation (a session's totals)."""
-        for name in ("steps", "drafts", "drafted", "accepted", "own", "discarded", "emitted"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.steps += other.steps
+        self.own += other.own
         self.paused_steps += other.paused_steps
         self.draft_s += other.draft_s
         self.verify_s += other.verify_s
-        self._lengths.update(other._lengths)
-        self._histogram.update(other._histogram)
-        self.verification.update(other.verification)
-        for name, counts in other.per_drafter.items():
-            mine_counts = self.drafter(name)
-            mine_counts.drafts += counts.drafts
-            mine_counts.drafted += counts.drafted
-            mine_counts.accepted += counts.accepted
-            mine_counts.discarded += counts.discarded
-            mine_counts.draft_s += counts.draft_s
+        self._drafts.update(other._drafts)
+        self._discarded.update(other._discarded)
+        for drafter, seconds in other._draft_s.items():
+            self.spend(drafter, seconds)
+
+    @property
+    def drafts(self) -> int:
+        return self._drafts.total()
+
+    @property
+    def drafted(self) -> int:
+        return sum(drafted * count for (_, _, drafted, _), count in self._drafts.items())
+
+    @property
+    def accepted(self) -> int:
+        return sum(accepted * count for (_, _, _, accepted), count in self._drafts.items())
+
+    @property
+    def emitted(self) -> int:
+        return self.accepted + self.own
+
+    @property
+    def discarded(self) -> int:
+        return self._discarded.total()
+
+    @property
+    def verification(self) -> Counter[Rule]:
+        """Drafts by the rule that verified them."""
+        counts: Counter[Rule] = Counter()
+        for (_, rule, _, _), count in self._drafts.items():
+            counts[rule] += count
+        return +counts
+
+    @property
+    def per_drafter(self) -> dict[str, DrafterCounts]:
+        """The counts by drafter, of all that made or threw away a token."""
+        made = {drafter for drafter, *_ in +self._drafts}
+        names = dict.fromkeys((*self._draft_s, *self._discarded, *sorted(made)))
+        counts = {
+            name: DrafterCounts(
+                discarded=self._discarded[name], draft_s=self._draft_s.get(name, 0.0)
+            )
+            for name in names
+        }
+        for (drafter, _, drafted, accepted), count in (+self._drafts).items():
+            one = counts[drafter]
+            one.drafts += count
+            one.drafted += drafted * count
+            one.accepted += accepted * count
+        return counts
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -169,31 +202,31 @@ class SpeculationStats:
     @property
     def drafts_per_position(self) -> list[int]:
         """Entry i-1: drafts that had at least i tokens."""
-        return [n for i, n in sorted(_at_least(self._lengths).items()) if i > 0]
+        lengths: Counter[int] = Counter()
+        for (_, _, drafted, _), count in self._drafts.items():
+            lengths[drafted] += count
+        return [n for i, n in sorted(_at_least(lengths).items()) if i > 0]
 
     @property
     def accepted_histogram(self) -> list[int]:
         """Entry j: drafts of which exactly j tokens were accepted."""
-        if not self.drafts:
-            return []
-        return [self._histogram[j] for j in range(max(+self._histogram) + 1)]
+        histogram = self._histogram
+        return [histogram[j] for j in range(max(histogram, default=-1) + 1)]
+
+    @property
+    def _histogram(self) -> Counter[int]:
+        """Accepted tokens of a draft -> drafts."""
+        counts: Counter[int] = Counter()
+        for (_, _, _, accepted), count in self._drafts.items():
+            counts[accepted] += count
+        return +counts
 
     def _add(self, record: StepRecord, sign: int) -> None:
         self.steps += sign * record.is_step
-        self.accepted += sign * record.accepted
         self.own += sign * record.own
-        self.emitted += sign * record.emitted
         if record.drafted and record.rule and record.drafter:
-            self.drafts += sign
-            self.drafted += sign * record.drafted
-            self.verification[record.rule] += sign
-            counts = self.drafter(record.drafter)
-            counts.drafts += sign
-            counts.drafted += sign * record.drafted
-            counts.accepted += sign * record.accepted
-            self._lengths[record.drafted] += sign
-            self._histogram[record.accepted] += sign
-        assert self.emitted == self.accepted + self.own
+            key = record.drafter, record.rule, record.drafted, record.accepted
+            self._drafts[key] = self._drafts.get(key, 0) + sign
 
 
 def _at_least(counts: Counter[int]) -> dict[int, int]:

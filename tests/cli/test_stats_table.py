@@ -14,7 +14,7 @@ from outrider.cli.glyphs import ASCII
 from outrider.cli.screen.stats_table import stats_json, stats_rows
 from outrider.cli.screen.text_kind import TextCounts, TextKind
 from outrider.cli.stats_view import TurnRecord
-from outrider.speculative.statistics import DrafterCounts, SpeculationStats, StepRecord, Timings
+from outrider.speculative.statistics import Rule, SpeculationStats, StepRecord, Timings
 
 WIDE = """\
 session  4 turns  1,279 tokens  24.7 tok/s  acceptance 0.61  mean length 2.73
@@ -60,18 +60,29 @@ def turn(
     *,
     steps: int = 0,
     paused: int = 0,
-    drafters: Mapping[str, DrafterCounts] | None = None,
+    ngram: tuple[int, int, int] = (0, 0, 0),
     text: Mapping[TextKind, TextCounts] | None = None,
+    rule: Rule = "match",
 ) -> TurnRecord:
-    """An answer with these counts."""
+    """An answer with these counts; ``ngram`` is the part of the first drafter of two."""
     stats, timings = SpeculationStats(), Timings()
-    stats.emitted, stats.own = tokens, tokens - accepted
-    stats.drafts, stats.drafted, stats.accepted = drafts, drafted, accepted
+    rest = drafts - ngram[0], drafted - ngram[1], accepted - ngram[2]
+    for drafter, counts in (("ngram-mod", ngram), ("draft-eagle3", rest)):
+        for num_drafted, num_accepted in spread(*counts):
+            stats.observe(StepRecord(num_drafted, num_accepted, 0, rule, drafter))
+    stats.own = tokens - accepted
     stats.steps, stats.paused_steps = steps, paused
-    stats.per_drafter.update(drafters or {})
     timings.observe(0.0, 1)
     timings.observe((tokens - 1) / speed, tokens - 1)
     return TurnRecord(stats, timings, "stop", first, text or {})
+
+
+def spread(drafts: int, drafted: int, accepted: int) -> list[tuple[int, int]]:
+    """Drafted and accepted tokens of so many drafts that are much alike."""
+    return [
+        (drafted // drafts + (i < drafted % drafts), accepted // drafts + (i < accepted % drafts))
+        for i in range(drafts)
+    ]
 
 
 TURNS = [
@@ -82,10 +93,19 @@ TURNS = [
         297,
         186,
         0.38,
-        drafters={"ngram-mod": DrafterCounts(96, 402, 289, 0, 96 * 0.02e-3)},
+        ngram=(48, 152, 89),
         text={"prose": TextCounts(604, 541, 296), "list": TextCounts(100, 100, 60)},
     ),
-    turn(378, 32.5, 94, 366, 281, 0.21, text={"reasoning": TextCounts(154, 162, 72)}),
+    turn(
+        378,
+        32.5,
+        94,
+        366,
+        281,
+        0.21,
+        ngram=(48, 250, 200),
+        text={"reasoning": TextCounts(154, 162, 72)},
+    ),
     turn(142, 21.6, 58, 139, 61, 0.44, steps=80, paused=9, text={"list": TextCounts(27, 18, 3)}),
     turn(
         451,
@@ -96,10 +116,18 @@ TURNS = [
         0.30,
         steps=238,
         paused=31,
-        drafters={"draft-eagle3": DrafterCounts(331, 821, 451, 38, 331 * 4.1e-3)},
         text={"code": TextCounts(394, 402, 309)},
     ),
 ]
+TURNS[0].stats.spend("ngram-mod", 96 * 0.02e-3)
+TURNS[3].stats.spend("draft-eagle3", 331 * 4.1e-3)
+TURNS[3].stats.discard("draft-eagle3", 38)
+
+
+def turn_rows(rows: list[str]) -> list[list[str]]:
+    """The words of each row of the table of turns."""
+    end = next(place for place, row in enumerate(rows) if row.startswith("drafter"))
+    return [row.split() for row in rows[2:end]]
 
 
 def test_the_tables_are_drawn_as_designed() -> None:
@@ -120,10 +148,10 @@ def test_only_the_last_eight_turns_are_listed_unless_all_are_wanted() -> None:
     turns = [turn(2 + number, 20.0, 1, 3, 1) for number in range(11)]
     rows = stats_rows(turns, width=80)
     assert "11 turns" in rows[0]
-    assert [row.split()[0] for row in rows[2:]] == [str(number) for number in range(4, 12)]
-    rows = stats_rows(turns, width=80, all_turns=True)
-    assert [row.split()[0] for row in rows[2:]] == [str(number) for number in range(1, 12)]
-    assert sum(int(row.split()[1]) for row in rows[2:]) == sum(range(2, 13))
+    assert [row[0] for row in turn_rows(rows)] == [str(number) for number in range(4, 12)]
+    listed = turn_rows(stats_rows(turns, width=80, all_turns=True))
+    assert [row[0] for row in listed] == [str(number) for number in range(1, 12)]
+    assert sum(int(row[1]) for row in listed) == sum(range(2, 13))
 
 
 def test_values_that_do_not_exist_are_dashes() -> None:
@@ -135,8 +163,7 @@ def test_values_that_do_not_exist_are_dashes() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 100])
 def test_a_synthetic_chat_says_so_first(width: int) -> None:
-    made_up = turn(9, 20.0, 1, 3, 1)
-    made_up.stats.verification["synthetic"] = 1
+    made_up = turn(9, 20.0, 1, 3, 1, rule="synthetic")
     first, *rest = stats_rows([made_up], width=width)
     assert first.startswith("SYNTHETIC")
     assert len(first) < width

@@ -12,7 +12,7 @@ from outrider.cli.stats_view import (
     three_digits,
 )
 from outrider.speculative.events import FinishReason
-from outrider.speculative.statistics import Pause, SpeculationStats, StepRecord, Timings
+from outrider.speculative.statistics import Pause, Rule, SpeculationStats, StepRecord, Timings
 
 
 def record(
@@ -23,11 +23,12 @@ def record(
     reason: FinishReason = "stop",
     first: float | None = 0.38,
     drafter: str = "draft-simple",
+    rule: Rule = "match",
 ) -> TurnRecord:
     """An answer with these (drafted, accepted) drafts, then ``plain`` steps without one."""
     stats, timings = SpeculationStats(), Timings()
     for drafted, accepted in drafts:
-        stats.observe(StepRecord(drafted, accepted, 1, "match", drafter))
+        stats.observe(StepRecord(drafted, accepted, 1, rule, drafter))
     for _ in range(plain):
         stats.observe(StepRecord(own=1))
     timings.observe(0.0, 1)
@@ -128,7 +129,7 @@ def test_paused_steps_and_synthetic_answers_are_named() -> None:
     turn = record([(3, 1)] * 4)
     turn.stats.paused_steps = 2
     assert summary_line(turn, predict=-1, width=90).endswith(" · paused 2 of 4")
-    turn.stats.verification["synthetic"] = 4
+    turn = record([(3, 1)] * 4, rule="synthetic")
     assert summary_line(turn, predict=-1, width=90).startswith("synthetic · 8 tokens")
 
 

@@ -227,7 +227,7 @@ def test_merging_adds_times_and_what_was_discarded() -> None:
         stats = _observed([_draft(2, 1)])
         stats.discard("a", 3)
         stats.draft_s, stats.verify_s, stats.paused_steps = draft_s, verify_s, 4
-        stats.drafter("a").draft_s = draft_s
+        stats.spend("a", draft_s)
         total.merge(stats)
     assert (total.draft_s, total.verify_s, total.paused_steps) == (0.75, 3.0, 8)
     assert total.discarded == 6

@@ -73,3 +73,17 @@ def test_tokens_one_by_one() -> None:
         sequence.append(token)
     assert sequence.ids.tolist() == list(range(2000))
     assert sequence.revision == revision
+
+
+@pytest.mark.parametrize("length", [1, 5, 253, 254, 255, 256])  # a first buffer holds 256
+def test_a_draft_stands_after_the_newest_token_and_is_not_added(length: int) -> None:
+    sequence = TokenSequence()
+    for token in range(length):
+        sequence.append(token)
+    revision = sequence.revision
+    for draft in ((), (7,), (7, 8, 9)):
+        assert sequence.last_and(draft).tolist() == [length - 1, *draft]
+        assert sequence.ids.tolist() == list(range(length))
+    assert sequence.revision == revision
+    sequence.append(5)
+    assert sequence.ids.tolist() == [*range(length), 5]
