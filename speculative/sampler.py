@@ -57,6 +57,10 @@ class Sampler:
         self._least = settings.min_p if after_top_p == {"min_p"} else 0.0
         self._is_argmax = self.is_greedy and not _MAY_MOVE_THE_BEST.intersection(self._stages)
         self._changes_logits = bool(self._changes or len(self._bias))
+        # of tokens that are only made less likely the best of a row is none, or all are looked at
+        self._lowered: frozenset[int] = frozenset()
+        if not self._changes and self._bias.only_lowers:
+            self._lowered = frozenset(settings.logit_bias)
         self.uses_coin = "xtc" in self._stages
         """True if the law depends on the coin."""
         self.history_length = max((self._window(name) for name in self._changes), default=0)
@@ -88,8 +92,9 @@ class Sampler:
     def _best(self, row: F32, history: I32) -> I64:
         """The same as an array [1]."""
         ids: I64 = row.argmax(0, keepdims=True)
-        logit = row.item(ids.item())
-        if self._changes_logits:
+        token_id = ids.item()
+        logit = row.item(token_id)
+        if self._changes_logits and (not self._lowered or token_id in self._lowered):
             adjusted = self.adjustments(row, history)
             # the row's best is the answer if it is unchanged and no changed logit reaches it
             if adjusted and (adjusted.logits.max() >= logit or ids[0] in adjusted.token_ids):

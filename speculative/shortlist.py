@@ -235,6 +235,11 @@ class LogitBias:
     def __len__(self) -> int:
         return len(self._ids)
 
+    @property
+    def only_lowers(self) -> bool:
+        """True if no token becomes more likely."""
+        return bool((self._bias <= 0).all())
+
     def candidates(self, row: F32) -> Unranked:
         """All tokens of a row, biased."""
         candidates = Unranked.of(row)

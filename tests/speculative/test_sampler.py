@@ -186,18 +186,23 @@ def test_neutral_penalties_need_no_history() -> None:
     st.lists(st.sampled_from([-INF, -1.0, 0.0, 1.0, 2.0]), min_size=2, max_size=40),
     st.dictionaries(st.integers(0, 39), st.sampled_from([-INF, -1.0, 1.0, 2.0]), max_size=4),
     st.lists(st.integers(0, 39), max_size=6),
+    st.sampled_from([0.0, 1.0]),
     st.sampled_from([0.0, -0.5]),
 )
 def test_temperature_0_is_the_lowest_id_of_the_best(
-    values: list[float], bias: dict[int, float], history: list[int], temp: float
+    values: list[float],
+    bias: dict[int, float],
+    history: list[int],
+    frequency: float,
+    temp: float,
 ) -> None:
     size = len(values)
     bias = {token: value for token, value in bias.items() if token < size}
     history = [token for token in history if token < size]
     logits = [value + bias.get(token, 0.0) for token, value in enumerate(values)]
     for token in set(history):
-        logits[token] -= history.count(token)
-    sampler = Sampler(SamplingSettings(temp=temp, frequency_penalty=1.0, logit_bias=bias))
+        logits[token] -= frequency * history.count(token)
+    sampler = Sampler(SamplingSettings(temp=temp, frequency_penalty=frequency, logit_bias=bias))
     row, recent = np.array(values, np.float32), np.array(history, np.int32)
     if max(logits) == -INF:
         with pytest.raises(EngineError):
