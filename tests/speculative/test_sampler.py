@@ -197,8 +197,8 @@ def test_temperature_0_is_the_lowest_id_of_the_best(
     temp: float,
 ) -> None:
     size = len(values)
-    bias = {token: value for token, value in bias.items() if token < size}
-    history = [token for token in history if token < size]
+    bias = {token % size: value for token, value in bias.items()}
+    history = [token % size for token in history]
     logits = [value + bias.get(token, 0.0) for token, value in enumerate(values)]
     for token in set(history):
         logits[token] -= frequency * history.count(token)
