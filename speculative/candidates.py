@@ -19,7 +19,7 @@ _MAX_ROWS = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjustments:
-    """New logits for a few tokens of a row: ``token_ids`` [m] (unique), ``logits`` [m]."""
+    """New logits for a few tokens of a row: ``token_ids`` [m] (ascending), ``logits`` [m]."""
 
     token_ids: I64
     logits: F64
@@ -40,7 +40,8 @@ def best(row: F32 | F64, count: int, adjusted: Adjustments | None = None) -> tup
         logits = row[ids].astype(np.float64)
     else:
         ids = _largest(row, count + len(adjusted.token_ids))
-        ids = ids[~np.isin(ids, adjusted.token_ids)]
+        others = adjusted.token_ids
+        ids = ids[others[np.minimum(others.searchsorted(ids), len(others) - 1)] != ids]
         logits = np.concatenate((row[ids].astype(np.float64), adjusted.logits))
         ids = np.concatenate((ids, adjusted.token_ids))
         logits, ids = logits[order := ids.argsort()], ids[order]

@@ -45,6 +45,10 @@ class DraftLength(Protocol):
         """Draft tokens of the coming step, and those of them that stand, as it was lately."""
         ...
 
+    def waits(self) -> bool:
+        """True if no draft is to be thought of in the coming step; asked once for each step."""
+        ...
+
     def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
         """The most tokens that are asked for in the coming step, at most ``limit``."""
         ...
@@ -64,6 +68,9 @@ class FixedLength:
 
     def __init__(self, length: int) -> None:
         self.length = self._length = length
+
+    def waits(self) -> bool:
+        return False
 
     def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
         self.length = min(self._length, limit)
@@ -103,6 +110,9 @@ class AdaptiveLength:
         ``acceptance`` is what is known of each from texts before."""
         known = acceptance or {}
         self.gates: dict[str, DraftGate] | None = {}
+        self.length = 0
+        self.paused: Pause | None = None
+        """That of the drafter that comes nearest to paying."""
         self._costs = costs
         self._members = {
             name: DrafterPolicy(name, costs, n_max, known.get(name, AcceptanceModel(n_max)))
@@ -117,14 +127,6 @@ class AdaptiveLength:
         self._lately = 0.0, 0.0  # drafted and accepted in a step
 
     @property
-    def paused(self) -> Pause | None:
-        """Of the drafter that comes nearest to paying."""
-        if self._drafted:
-            return None
-        pauses = [m.pause for m in self._members.values() if m.pause is not None]
-        return min(pauses, key=lambda p: (p.needed or 0) - (p.measured or 0), default=None)
-
-    @property
     def decisions(self) -> tuple[Decision, ...]:
         return tuple(Decision(name, m.length, m.pause) for name, m in self._members.items())
 
@@ -134,9 +136,12 @@ class AdaptiveLength:
         may_draft = any(member.length or member.is_free for member in self._members.values())
         return self._lately if may_draft else (0.0, 0.0)
 
-    @property
-    def length(self) -> int:
-        return max((member.length for member in self._members.values()), default=0)
+    def waits(self) -> bool:
+        if not self._num_idle:
+            return False
+        self._num_idle -= 1
+        self.gates = {}
+        return True
 
     def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
         limit = min(limit, self._longest)
@@ -145,10 +150,6 @@ class AdaptiveLength:
             return max(limit, 0)
         if self._costs.is_stated:  # the same beside others as alone
             load = _ALONE
-        if self._num_idle:
-            self._num_idle -= 1
-            self.gates = {}
-            return 0
         verify_s = self._costs.verify_s(limit, num_cells=load.num_cells, other_rows=load.rows)
         if load.drafted:
             verify_s = verify_s + self._drafting_s(load.drafted)
@@ -164,10 +165,11 @@ class AdaptiveLength:
                 gates[name] = gate
             floor = max(floor, member.speed)
         self.gates, self._is_asking = gates, not is_plain
+        self._note_state()
         return max((gate.max_tokens for gate in gates.values()), default=0)
 
     def observe(self, proposal: Proposal, num_accepted: int, emitted: Sequence[int]) -> None:
-        self._drafted = bool(proposal.token_ids)
+        had_drafted, self._drafted = self._drafted, bool(proposal.token_ids)
         drafted, accepted = self._lately
         drafted += _LATELY * (len(proposal) - drafted)
         self._lately = drafted, accepted + _LATELY * (num_accepted - accepted)
@@ -176,8 +178,6 @@ class AdaptiveLength:
         elif self._num_drafts >= self._plain_after:
             self._plain_after = min(2 * self._plain_after, _PLAIN_INTERVAL)
             self._num_drafts = 0
-        for member in self._members.values():
-            member.conclude()
         for look in proposal.looks:
             self._members[look.drafter].begin_look(look)
         for name, member in self._members.items():
@@ -185,11 +185,23 @@ class AdaptiveLength:
                 member.observe(proposal, num_accepted)
             else:
                 member.follow(emitted)
+        if self.gates or had_drafted:
+            for member in self._members.values():
+                member.conclude()
+            self._note_state()
         if self._is_asking and not self._drafted:
             for member in self._members.values():
                 member.note_in_vain()
             self._num_idle = min(member.num_idle for member in self._members.values())
         self._is_asking = False
+
+    def _note_state(self) -> None:
+        """What to tell of all drafters together."""
+        members = self._members.values()
+        self.length = max([member.length for member in members], default=0)
+        pauses = [member.pause for member in members if member.pause is not None]
+        near = min(pauses, key=lambda p: (p.needed or 0) - (p.measured or 0), default=None)
+        self.paused = None if self._drafted else near
 
     def _drafting_s(self, num_tokens: int) -> float:
         """Seconds that so many tokens for the others take, with the drafter in force here."""

@@ -86,6 +86,8 @@ class LlamaRunner:
             n_rs_seq=num_snapshots if self._is_recurrent else 0,
         )
         self.taps = frozenset(taps)
+        native = model.native
+        self._widths = {tap: native.n_embd_out if tap == HIDDEN else native.n_embd for tap in taps}
         for tap in self.taps:
             self._open_tap(tap)
         self.n_ctx = min(self._context.n_ctx, n_ctx)
@@ -194,10 +196,9 @@ class LlamaRunner:
             self._context.tap_layer(tap)
 
     def _tap(self, num_tokens: int, tap: int) -> F32:
-        native = self.model.native
         if tap == HIDDEN:
-            return self._context.hidden_rows(num_tokens, native.n_embd_out)
-        return self._context.layer_rows(tap, num_tokens, native.n_embd)
+            return self._context.hidden_rows(num_tokens, self._widths[tap])
+        return self._context.layer_rows(tap, num_tokens, self._widths[tap])
 
     def _save(self, blocks: Sequence[Block], num_tokens: int) -> None:
         """Checkpoint the sequences whose block may be cut back further than snapshots reach.

@@ -80,8 +80,10 @@ class Sampler:
         """
         if self._is_argmax:
             return Distribution(self._best(row, history), CERTAIN)
-        candidates: Candidates = self._start(row, history, self._leading)
-        for name in self._stages:
+        candidates, stages = self._head(row), self._stages[1:]
+        if candidates is None:
+            candidates, stages = self._start(row, history, self._leading), self._stages
+        for name in stages:
             candidates = self._after(name, candidates, history, coin)
         return candidates.law()
 
@@ -102,6 +104,14 @@ class Sampler:
                 logit = float(logits[0])
         require_finite(logit)
         return ids
+
+    def _head(self, row: F32) -> Candidates | None:
+        """What top-k leaves, where it comes first and none of that is lowered by the bias."""
+        count = self.settings.top_k
+        if not self._lowered or self._stages[0] != "top_k" or count >= len(row):
+            return None
+        head = Unranked.of(row).head(count)
+        return head if self._lowered.isdisjoint(head.token_ids.tolist()) else None
 
     def adjustments(self, row: F32, history: I32) -> Adjustments | None:
         """Logits changed by bias, penalties and DRY; None if there are none."""

@@ -229,7 +229,7 @@ class Scheduler:
         proposals = [NO_DRAFT] * len(generations)
         places, requests = [], []
         for place, one in enumerate(generations):
-            request = self._request(one, rows - 1, _load(one, generations, num_cells))
+            request = self._request(one, rows - 1, generations, num_cells)
             if request is not None:
                 places.append(place)
                 requests.append(request)
@@ -265,16 +265,22 @@ class Scheduler:
             if one.is_look and one.num_tokens:
                 self.costs.observe_look(one.seconds, one.drafter)
 
-    def _request(self, generation: Generation, most: int, load: StepLoad) -> DraftRequest | None:
-        if generation.is_reading or generation.law.is_forced:  # it is known what comes
+    def _request(
+        self,
+        generation: Generation,
+        most: int,
+        generations: Sequence[Generation],
+        num_cells: int,
+    ) -> DraftRequest | None:
+        policy, law = generation.draft_length, generation.law
+        if generation.is_reading or law.is_forced or policy.waits():  # forced: what comes is known
             return None
-        policy = generation.draft_length
+        load = _load(generation, generations, num_cells)
         bound = policy.bound(min(generation.max_draft, most), load)
         generation.last_draft_length = policy.length
         generation.stats.paused = policy.paused
         if bound <= 0:
             return None
-        law = generation.law
         sampled = (
             self.speculation.sampling == "probabilistic"
             and not law.is_greedy

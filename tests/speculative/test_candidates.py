@@ -96,7 +96,8 @@ def _cases(draw: st.DrawFn) -> tuple[F32, int, Adjustments | None]:
     changed = draw(st.dictionaries(st.integers(0, len(values) - 1), logit, max_size=6))
     if not changed:
         return np.array(values, np.float32), count, None
-    adjusted = Adjustments(np.array(list(changed)), np.array(list(changed.values())))
+    ids = sorted(changed)
+    adjusted = Adjustments(np.array(ids), np.array([changed[token] for token in ids]))
     return np.array(values, np.float32), count, adjusted
 
 

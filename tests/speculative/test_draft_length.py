@@ -34,6 +34,8 @@ def _draft(drafter: str, num_tokens: int) -> Proposal:
 
 def _request(length: AdaptiveLength, drafter: str, limit: int = 99) -> DraftRequest | None:
     """What a drafter is asked for in the next step; None: nothing."""
+    if length.waits():
+        return None
     length.bound(limit)
     assert length.gates is not None
     gate = length.gates.get(drafter)
@@ -359,7 +361,7 @@ def test_drafts_that_only_seem_to_pay_end_soon() -> None:
     real_s = [0.008, 0.016, 0.020, 0.024]
     coins, drafted = random.Random(2), []
     for _ in range(400):
-        count = length.bound(3)
+        count = 0 if length.waits() else length.bound(3)
         gate = (length.gates or {}).get("model")
         proposal = NO_DRAFT if gate is None or gate.is_look else _draft("model", count)
         stood = len(list(itertools.takewhile(lambda _: coins.random() < 0.4, proposal.token_ids)))
