@@ -22,7 +22,8 @@ _LOOK_LENGTH = 2
 _ANSWER = 200  # tokens within which it pays that a drafter reads the text
 _MAX_LOOKS = 4  # that are compared at the same time
 _MAX_IDLE = 7
-_OFTEN_IN_VAIN = (8, 32, 32)  # steps with nothing worth it after which another is left out
+# steps with nothing worth it after which another is left out
+_OFTEN_IN_VAIN = (8, 32, 32, 48, 48, 48, 48)
 _PROMISING = 2  # tokens that were right in a row: it may be worth it soon
 # a token drafted in less of a plain token's time than this costs nothing: what is drafted from the
 # text takes so long where a step takes 4 ms, and is left out of most steps where it is in vain

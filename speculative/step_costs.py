@@ -35,7 +35,7 @@ _MAX_CELL_COST = 0.01
 # of them takes about half as long for it
 _TILE_ROWS, _TILED = 64, 0.55
 _READ_ROWS = 64  # rows of a batch that reads
-_STEPS_PER_TABLE, _CELLS_PER_TABLE = 8, 64
+_STEPS_PER_TABLE, _CELLS_PER_TABLE = 16, 64
 # plain steps that are kept; those that are known near a context length, and what near is
 _MOST_PLAIN, _FEWEST_PLAIN = 64, 8
 _NEAR_CELLS, _NEAR_SHARE = 512, 0.25
@@ -115,8 +115,8 @@ class StepCosts:
         self._plain: deque[tuple[int, float]] = deque(maxlen=_MOST_PLAIN)  # cells, seconds
         self._last_rows, self._last_error = 0, math.inf
         self._version = 0
-        self._table: F64 = np.empty(0)
-        self._table_key = (-1, -1)
+        self._tables: dict[int, F64] = {}  # by cells, as of a version
+        self._tables_version = 0
         self.pace = 1.0
         """How much slower the machine is now than when it was measured."""
 
@@ -130,7 +130,7 @@ class StepCosts:
         """Believe these times of decodes by rows, behind an empty cache."""
         self._curve = {rows: _Point(value, _CALIBRATED) for rows, value in seconds.items()}
         self.pace = 1.0
-        self._table_key = (-1, -1)
+        self._tables.clear()
 
     def observe_verify(self, num_rows: int, seconds: float, num_cells: int = 0) -> None:
         """Learn from a decode of ``num_rows`` rows behind ``num_cells`` cached cells."""
@@ -143,7 +143,7 @@ class StepCosts:
         point = self._curve.get(num_rows)
         if point is None:
             point = self._curve[num_rows] = _Point(float(self._curve_s(num_rows)), 0)
-        cells_s = self._cell_s * num_cells * float(_reading_rows(num_rows))
+        cells_s = self._cell_s * num_cells * _reading_rows(num_rows)
         expected = point.seconds + cells_s
         ratio = seconds / (self.pace * expected)
         error = math.log(min(max(ratio, 1 / _OUTLIER), _OUTLIER))
@@ -225,14 +225,19 @@ class StepCosts:
     def verify_s(self, n_max: int, *, num_cells: int = 0, other_rows: int = 0) -> F64:
         """The same without drafting [n_max + 1]."""
         longest = other_rows + n_max + 1
-        key = (self._version // _STEPS_PER_TABLE, num_cells // _CELLS_PER_TABLE)
-        if key != self._table_key or len(self._table) < longest:
-            rows = np.arange(1, max(longest, len(self._table)) + 1)
+        version, cells = self._version // _STEPS_PER_TABLE, num_cells // _CELLS_PER_TABLE
+        if version != self._tables_version:
+            self._tables.clear()
+            self._tables_version = version
+        table = self._tables.get(cells)
+        if table is None or len(table) < longest:
+            rows = np.arange(1, longest + 1)
             # fewer rows never cost more: what was timed beside a neighbour gives way
             curve = np.minimum.accumulate(self._curve_s(rows)[::-1])[::-1]
-            self._table = curve + self._cell_s * num_cells * _reading_rows(rows) + self._host_s
-            self._table_key = key
-        return self._table[other_rows:longest]
+            reading_rows = rows * np.where(rows < _TILE_ROWS, 1.0, _TILED)
+            table = curve + self._cell_s * num_cells * reading_rows + self._host_s
+            self._tables[cells] = table
+        return table[other_rows:longest]
 
     def draft_s(self, n_max: int, drafter: str, *, beside: int = 0) -> F64:
         """Seconds to draft 0..n_max tokens [n_max + 1]; 0 if nothing is known.
@@ -342,9 +347,9 @@ class StatedCosts(StepCosts):
         pass
 
 
-def _reading_rows(num_rows: int | NDArray[np.int64]) -> F64:
+def _reading_rows(num_rows: int) -> float:
     """How many single rows take as long to read the cache."""
-    return np.asarray(np.where(np.less(num_rows, _TILE_ROWS), 1.0, _TILED) * num_rows)
+    return num_rows if num_rows < _TILE_ROWS else _TILED * num_rows
 
 
 def _items(saved: object) -> list[tuple[str, object]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,10 +160,4 @@ def _for(member: Drafter, request: DraftRequest) -> DraftRequest | None:
         return None
     if gate is None and bound == request.max_tokens and uniform is request.uniform:
         return request
-    return replace(
-        request,
-        max_tokens=bound,
-        min_tokens=min(request.min_tokens, bound),
-        uniform=uniform,
-        gate=gate,
-    )
+    return request.within(bound, uniform, gate)

@@ -277,16 +277,16 @@ def test_a_model_drafter_is_looked_at_as_often_as_a_hundredth_of_the_time_allows
 
 
 def test_one_that_knows_nothing_is_asked_less_often() -> None:
-    """After 8 steps without a proposal every second step, after 32 every fourth."""
+    """After 8 steps without a proposal every second step, after 32 every fourth, and so on."""
     length = AdaptiveLength(_costs([1.0, 1.1, 1.2]), {"text": 2})
     asked = []
-    for step in range(160):
+    for step in range(200):
         if _request(length, "text") is not None:
             asked.append(step)
         length.observe(NO_DRAFT, 0, [1])
     gaps = [b - a for a, b in itertools.pairwise(asked)]
-    assert gaps == [1] * 7 + [2] * 24 + [4] * (len(gaps) - 31)
-    assert len(gaps) > 40
+    assert gaps == [1] * 7 + [2] * 24 + [4] * 16 + [8] * (len(gaps) - 47)
+    assert len(gaps) > 50
     # and at once again when it has something
     while (request := _request(length, "text")) is None:
         length.observe(NO_DRAFT, 0, [1])
@@ -336,7 +336,7 @@ def test_what_was_learnt_is_shared_by_the_answers() -> None:
 # plain steps
 
 
-def test_what_is_always_in_vain_is_asked_every_fourth_step() -> None:
+def test_what_is_always_in_vain_is_asked_every_eighth_step() -> None:
     length = AdaptiveLength(_costs([1.0, 3.0, 5.0]), {"text": 2})
     asked = []
     for _ in range(200):
@@ -347,9 +347,11 @@ def test_what_is_always_in_vain_is_asked_every_fourth_step() -> None:
             proposal = judged(request, _draft("text", 2), "text")
             assert proposal.looks
         length.observe(proposal, 0, [1])
+    # 8 steps, then 24 of every second, 16 of every fourth
     assert all(asked[:8])
-    assert sum(asked[:100]) > 25
-    assert sum(asked[100:]) == 25
+    assert sum(asked[8:56]) == 24
+    assert sum(asked[56:120]) == 16
+    assert sum(asked[120:200]) == 10
 
 
 def test_drafts_that_only_seem_to_pay_end_soon() -> None:
