@@ -374,18 +374,6 @@ def test_save_never_overwrites_another_conversation(model: Path) -> None:
     assert saved["turns"][0]["message"] == "a"
 
 
-def test_a_folder_that_cannot_be_written_is_said_once_and_the_chat_goes_on(model: Path) -> None:
-    scripted = scripted_chat("one", "two", model=model)
-    sessions_folder().parent.mkdir(parents=True)
-    sessions_folder().write_text("a file where the folder should be")
-    scripted.chat.submit("a")
-    scripted.chat.submit("b")
-    [note] = scripted.screen.of("warn")
-    assert note.startswith("note: not saved, ")
-    assert "/save PATH" in note
-    assert contents(scripted) == ["a", "one", "b", "two"]
-
-
 # completion
 
 

@@ -76,6 +76,7 @@ def test_what_could_not_be_written_is_written_once_it_can(model: Path) -> None:
     scripted.chat.submit("b")
     [note] = scripted.screen.of("warn")
     assert note.startswith("note: not saved, ")
+    assert "/save PATH" in note
     scripted.chat.submit("/sessions")
     assert "no saved chats" in plain(scripted)
     sessions_folder().unlink()
