@@ -17,7 +17,9 @@ from outrider.speculative.step_costs import StepCosts, StepLoad
 
 F64 = NDArray[np.float64]
 
-_LOOK_SHARE = 0.01  # of the time of plain decoding may go into drafts that are only compared
+# of the time of plain decoding may go into drafts that are only compared, and less the further
+# from paying they are: this power of their speed over that of plain
+_LOOK_SHARE, _HOPE = 0.01, 3
 _LOOK_LENGTH = 2
 _ANSWER = 200  # tokens within which it pays that a drafter reads the text
 _MAX_LOOKS = 4  # that are compared at the same time
@@ -79,6 +81,7 @@ class DrafterPolicy:
         self._look_interval = 0.0  # tokens between two looks that the time allows
         self._wait = 0.0  # the same with what is to be read before
         self._allowed_s = 0.0  # for looks, a token of the answer
+        self._hope = 1.0  # that it pays sometime
         self._read_s = 0.0  # of a token of the text
         self._is_begun = False  # it has read the text up to here, or a little before
         # the times of steps with 1.. tokens, and what they were found from
@@ -115,6 +118,7 @@ class DrafterPolicy:
             self.length, self.pause = self._best, self._reason
             self.speed = 0.0 if is_plain else self._best_speed
             self._wait = self._look_interval + self._reading_s(load) / self._allowed_s
+            self._wait /= self._hope
             if not is_asked and self._acceptance.num_since < self._wait:
                 return None
             self._is_begun = True
@@ -149,6 +153,7 @@ class DrafterPolicy:
         self._weighed = weighed
         best = Choice.of(self._acceptance.chances()[:most], self._step_s, floor, load.tokens)
         self._best, self._best_speed, self._reason = best.length, best.speed, None
+        self._hope = min(best.speed / floor, 1.0) ** _HOPE
         saved_s = (1 + load.tokens) * (1 / floor - 1 / best.speed)  # a token
         pays, pays_reading = saved_s > 0, _ANSWER * saved_s >= self._reading_s(load)
         if not pays and self._acceptance.is_tested:

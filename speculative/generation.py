@@ -182,13 +182,16 @@ class Generation:
             if self.is_end(token):
                 self.finish("stop")
                 break
-            self.law.advance(token, law.laws[position])
+            if not self.law.is_plain:
+                self.law.advance(token, law.laws[position])
             emitted.append(token)
             self.token_ids.append(token)
             self.slot.tokens.append(token)
             if self.settings.logprobs is not None:
                 self.logprobs.append(self._logprob(token, law, position))
-            if self._stream.push(self._piece(token)) or self.law.is_complete:
+            if self._stream.push(self._piece(token)) or (
+                not self.law.is_plain and self.law.is_complete
+            ):
                 self.finish("stop")
             elif 0 <= self.settings.predict <= len(self.token_ids):
                 self.finish("length")

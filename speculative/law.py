@@ -94,7 +94,8 @@ class TokenLaw:
             draft: the k draft tokens.
             coins: the uniforms of the tokens that the block emits.
         """
-        self._rewind()
+        if not self.is_plain:
+            self._rewind()
         return BlockLaw(self, rows, tokens, draft, coins)
 
     def draft(self, coins: Coins) -> DraftLaw:
@@ -110,13 +111,11 @@ class TokenLaw:
         return self.constraint.num_valid(draft)
 
     def advance(self, token_id: int, law: Distribution) -> None:
-        """Follow an emitted token, which was drawn from ``law``.
+        """Follow an emitted token, which was drawn from ``law``; nothing to do if it is plain.
 
         Raises:
             EngineError: the grammar does not allow it.
         """
-        if self.is_plain:
-            return
         if self.mirostat is not None:
             self.mu = self.mirostat.next_mu(self.mu, law, token_id)
         token_ids, text = self.progress.push(token_id)
@@ -129,10 +128,6 @@ class TokenLaw:
         if mirostat is not None:
             return lambda row: mirostat.distribution(row, mu)
         return lambda row: sampler.distribution(row, history, coin)
-
-    def coin(self, coins: Coins, offset: int) -> float:
-        """The uniform of the chain's own, if it throws one."""
-        return coins.chain(offset) if self.sampler.uses_coin else 1.0
 
     def _rewind(self) -> None:
         if self.constraint is not None:
@@ -164,10 +159,13 @@ class BlockLaw:
     def __call__(self, position: int) -> Distribution:
         assert position == len(self.laws), "positions are asked for in order"
         whole, row = self._whole, self.rows[position]
-        history = _history(self._tokens, self._draft[:position], whole.sampler.history_length)
-        coin = whole.coin(self._coins, position)
+        sampler, history, coin = whole.sampler, self._tokens, 1.0
+        if sampler.history_length:
+            history = _history(history, self._draft[:position], sampler.history_length)
+        if sampler.uses_coin:
+            coin = self._coins.chain(position)
         if whole.is_plain:
-            law = whole.sampler.distribution(row, history, coin)
+            law = sampler.distribution(row, history, coin)
         else:
             if position:
                 self._follow(self._draft[position - 1])
@@ -212,7 +210,8 @@ class DraftLaw:
     def distribution(self, row: F32, history: I32) -> Distribution | None:
         """The law of the next draft token; None if nothing can follow."""
         whole = self._whole
-        return self._law(row, whole.chain(history, whole.mu, whole.coin(self._coins, self._offset)))
+        coin = self._coins.chain(self._offset) if whole.sampler.uses_coin else 1.0
+        return self._law(row, whole.chain(history, whole.mu, coin))
 
     def argmax(self, row: F32, history: I32) -> int | None:
         """The best token; None if nothing can follow."""
@@ -370,6 +369,4 @@ def _given(
 
 def _history(tokens: I32, draft: Sequence[int], length: int) -> I32:
     """The last ``length`` committed tokens and the draft tokens after them."""
-    if length == 0:
-        return tokens  # never read
     return np.concatenate((tokens[-length:], np.asarray(draft, np.int32)))

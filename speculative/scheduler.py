@@ -32,6 +32,7 @@ _CHUNK_S = 0.5
 # sliding window may have moved on before drafts in it are taken back
 _MICROBATCH = 512
 _PLAIN_SAMPLE = 4
+_ALONE = StepLoad()
 
 
 @dataclass(slots=True, eq=False)
@@ -275,7 +276,7 @@ class Scheduler:
         policy, law = generation.draft_length, generation.law
         if generation.is_reading or law.is_forced or policy.waits():  # forced: what comes is known
             return None
-        load = _load(generation, generations, num_cells)
+        load = _load(generation, generations, num_cells) if self._learns else _ALONE
         bound = policy.bound(min(generation.max_draft, most), load)
         generation.last_draft_length = policy.length
         generation.stats.paused = policy.paused
@@ -435,7 +436,7 @@ def _valid(generation: Generation, proposal: Proposal) -> Proposal:
 
     A sampled draft stays whole: what the grammar forbids is rejected by the ratio test.
     """
-    if proposal.distributions is not None:
+    if proposal.distributions is not None or generation.law.is_plain:
         return proposal
     count = generation.law.num_valid(proposal.token_ids)
     if count == len(proposal.token_ids):

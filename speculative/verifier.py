@@ -46,7 +46,7 @@ def verify(
             stands = coins.acceptance(i) < chance and not is_end(token)
             recovered = None if stands else _own(i, law, coins, rule)
         else:
-            own = _own(i, law, coins, rule)
+            own = law.mode if rule == "greedy" else law.draw(coins.target(i))
             recovered = None if own == token else own
         if recovered is not None:
             return Verdict(i, recovered, "recovered")
