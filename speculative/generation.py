@@ -56,6 +56,7 @@ class Generation:
         self.prompt: I32 = np.asarray(prompt_ids, np.int32)
         self.law = law
         self.uniforms = Uniforms(fresh_seed() if settings.seed is None else settings.seed)
+        self._coins = Coins(self.uniforms, 0)
         self.draft_length = draft_length
         self.stats = SpeculationStats()
         self.timings = Timings()
@@ -100,7 +101,8 @@ class Generation:
     @property
     def coins(self) -> Coins:
         """The uniforms of the tokens that come next."""
-        return Coins(self.uniforms, len(self.token_ids))
+        self._coins.first_index = len(self.token_ids)
+        return self._coins
 
     def commit(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -102,7 +103,8 @@ class Sampler:
             if adjusted and (adjusted.logits.max() >= logit or ids[0] in adjusted.token_ids):
                 ids, logits = best(row, 1, adjusted)
                 logit = float(logits[0])
-        require_finite(logit)
+        if not -math.inf < logit < math.inf:
+            require_finite(logit)
         return ids
 
     def _head(self, row: F32) -> Candidates | None:

@@ -236,7 +236,8 @@ class Scheduler:
                 requests.append(request)
         if not requests:
             return proposals
-        for place, proposal in zip(places, self.drafter.propose(requests), strict=True):
+        for index, proposal in enumerate(self.drafter.propose(requests)):
+            place = places[index]
             proposals[place] = self._count_draft(generations[place], proposal)
         if self._learns:
             self._learn_drafting()

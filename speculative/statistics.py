@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Literal
 
 Rule = Literal["greedy", "match", "rejection", "synthetic"]
 RULES: tuple[Rule, ...] = ("greedy", "match", "rejection", "synthetic")
 
 _NOW_WINDOW_S = 2.0
+_MOST_RECENT = 4096  # steps that are kept for it: more than there ever are in that time
 
 
 @dataclass(slots=True)
@@ -254,7 +255,7 @@ class Timings:
     last_step_end: float = 0.0
     first_step_tokens: int = 0
     tokens: int = 0
-    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+    _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
 
     def observe(self, now: float, num_tokens: int) -> None:
         """Count the tokens emitted by a step that ended at ``now``."""
@@ -263,8 +264,6 @@ class Timings:
             self.first_step_tokens = num_tokens
         else:
             self._recent.append((now, num_tokens))
-            while self._recent and self._recent[0][0] < now - _NOW_WINDOW_S:
-                self._recent.popleft()
         self.tokens += num_tokens
         self.last_step_end = now
 
@@ -285,7 +284,9 @@ class Timings:
         if not self._recent:
             return None
         span = min(_NOW_WINDOW_S, self.last_step_end - self.first_step_end)
-        return sum(n for _, n in self._recent) / span if span > 0 else None
+        start = self.last_step_end - _NOW_WINDOW_S
+        lately = takewhile(lambda step: step[0] >= start, reversed(self._recent))
+        return sum(count for _, count in lately) / span if span > 0 else None
 
     @property
     def prompt_tokens_per_s(self) -> float | None:

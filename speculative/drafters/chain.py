@@ -71,7 +71,8 @@ class ChainDrafter:
             if not asked:
                 continue
             made = self._ask(member, asked)
-            for place, request, proposal in zip(places, asked, made, strict=True):
+            for index, proposal in enumerate(made):
+                place, request = places[index], asked[index]
                 kept = proposal.num_within(request)
                 if kept:
                     self._winner[request.seq_id] = member
