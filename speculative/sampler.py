@@ -110,7 +110,7 @@ class Sampler:
     def _head(self, row: F32) -> Candidates | None:
         """What top-k leaves, where it comes first and none of that is lowered by the bias."""
         count = self.settings.top_k
-        if not self._lowered or self._stages[0] != "top_k" or count >= len(row):
+        if not self._lowered or self._stages[:1] != ("top_k",) or count >= len(row):
             return None
         head = Unranked.of(row).head(count)
         return head if self._lowered.isdisjoint(head.token_ids.tolist()) else None

@@ -280,6 +280,18 @@ def test_masked_tokens_have_no_probability(path: str) -> None:
     assert math.fsum(law.values()) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("samplers", [(), ("temperature",), ("min_p", "top_k"), ("top_k", "xtc")])
+def test_a_banned_token_has_no_part_in_any_chain(samplers: tuple[str, ...]) -> None:
+    row = np.array([3.0, 2.0, 1.0, 0.0], np.float32)
+    settings = SamplingSettings(samplers=samplers, top_k=2, logit_bias={0: -INF})
+    law = Sampler(settings).distribution(row, EMPTY)
+    kept = np.array([2.0, 1.0] if "top_k" in samplers else [2.0, 1.0, 0.0])
+    assert law.token_ids[law.probs > 0].tolist() == list(range(1, 1 + len(kept)))
+    temp = settings.temp if "temperature" in samplers else 1.0
+    expected = np.exp(kept / temp) / np.exp(kept / temp).sum()
+    np.testing.assert_allclose(law.probs[law.probs > 0], expected, rtol=1e-6)
+
+
 def test_a_bias_on_a_token_the_row_does_not_have_changes_nothing() -> None:
     """A drafter's vocabulary may be shorter than the target's."""
     row, history = made_row(64, seed=4), np.array([1, 2, 63], np.int32)
