@@ -134,6 +134,8 @@ class Scheduler:
         for generation in generations:
             num_cells += generation.slot.num_read
             num_reading += generation.is_reading
+        # a row reads the cells of its own sequence, others are skipped (ggml-cpu/ops.cpp)
+        num_cells //= len(generations)
         proposals = self._draft(generations, num_cells, len(generations) - num_reading)
         drafted = time.perf_counter()
         blocks = self._blocks(generations, proposals, num_reading)

@@ -45,8 +45,9 @@ _NEAR_CELLS, _NEAR_SHARE = 512, 0.25
 class StepLoad:
     """What else a step carries: cached tokens, and other sequences with their drafts.
 
-    ``num_own`` of the cached tokens are those of the sequence itself. ``drafted`` tokens are
-    expected to be drafted for the ``others``, ``accepted`` to stand.
+    A row reads ``num_cells`` cached tokens, the mean of all sequences; the sequence itself has
+    ``num_own``. ``drafted`` tokens are expected to be drafted for the ``others``, ``accepted`` to
+    stand.
     """
 
     num_cells: int = 0
@@ -133,7 +134,7 @@ class StepCosts:
         self._tables.clear()
 
     def observe_verify(self, num_rows: int, seconds: float, num_cells: int = 0) -> None:
-        """Learn from a decode of ``num_rows`` rows behind ``num_cells`` cached cells."""
+        """Learn from a decode of ``num_rows`` rows of which each reads ``num_cells`` cells."""
         if num_rows == 1:
             self._plain.append((num_cells, seconds))
         if not self._curve:

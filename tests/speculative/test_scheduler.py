@@ -20,6 +20,7 @@ from outrider.speculative.generation import Generation, Slot
 from outrider.speculative.law import token_law
 from outrider.speculative.scheduler import Scheduler
 from outrider.speculative.settings import GenerationSettings, SamplingSettings, SpeculationSettings
+from outrider.speculative.step_costs import StatedCosts
 
 SIZE = 20
 END = 19
@@ -108,6 +109,35 @@ def _alone(
     for _ in _rounds(scheduler, [generation]):
         pass
     return _result(generation)
+
+
+class ToldCosts(StatedCosts):
+    """Keeps the cells that rows were said to read."""
+
+    def __init__(self) -> None:
+        super().__init__({1: 1.0, 64: 30.0}, {})
+        self.num_cells: list[int] = []
+
+    def observe_verify(self, num_rows: int, seconds: float, num_cells: int = 0) -> None:
+        self.num_cells.append(num_cells)
+
+
+def test_costs_are_told_what_a_row_reads_not_what_all_have_cached() -> None:
+    scheduler = toy_scheduler(_runner(), MEMBERS["ngram"]())
+    scheduler.costs = costs = ToldCosts()
+    slots = [Slot(0), Slot(1)]
+    requests = (_ask((1, 2, 3), 40), _ask(tuple(range(18)) * 3, 40))
+    generations = [
+        request.begin(scheduler, slot, fixed(4))
+        for request, slot in zip(requests, slots, strict=True)
+    ]
+    means = set()
+    for _ in _rounds(scheduler, generations):
+        if all(one.finish_reason is None for one in generations):
+            means.add(sum(slot.num_read for slot in slots) // 2)
+    # the first of them are of steps of both
+    assert len(costs.num_cells) > 5
+    assert set(costs.num_cells[:5]) <= means
 
 
 MEMBERS: dict[str, Callable[[], list[Drafter]]] = {
