@@ -10,12 +10,11 @@ from outrider.speculative.draft_gate import DraftGate
 from outrider.speculative.drafter_policy import DrafterPolicy
 from outrider.speculative.proposal import Proposal
 from outrider.speculative.statistics import Decision, Pause
-from outrider.speculative.step_costs import StepCosts, StepLoad
+from outrider.speculative.step_costs import ALONE, StepCosts, StepLoad
 
 _FIRST_PLAIN, _PLAIN_INTERVAL = 8, 32  # steps with drafts before one without measures plain
 
 
-_ALONE = StepLoad()
 _LATELY = 0.25  # weight of the last step in what is expected of the next
 
 
@@ -49,7 +48,7 @@ class DraftLength(Protocol):
         """True if no draft is to be thought of in the coming step; asked once for each step."""
         ...
 
-    def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
+    def bound(self, limit: int, load: StepLoad = ALONE) -> int:
         """The most tokens that are asked for in the coming step, at most ``limit``."""
         ...
 
@@ -72,7 +71,7 @@ class FixedLength:
     def waits(self) -> bool:
         return False
 
-    def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
+    def bound(self, limit: int, load: StepLoad = ALONE) -> int:
         self.length = min(self._length, limit)
         return self.length
 
@@ -143,13 +142,13 @@ class AdaptiveLength:
         self.gates = {}
         return True
 
-    def bound(self, limit: int, load: StepLoad = _ALONE) -> int:
+    def bound(self, limit: int, load: StepLoad = ALONE) -> int:
         limit = min(limit, self._longest)
         if limit <= 0 or not self._costs.is_measured:
             self.gates = None
             return max(limit, 0)
         if self._costs.is_stated:  # the same beside others as alone
-            load = _ALONE
+            load = ALONE
         verify_s = self._costs.verify_s(limit, num_cells=load.num_cells, other_rows=load.rows)
         if load.drafted:
             verify_s = verify_s + self._drafting_s(load.drafted)

@@ -18,7 +18,7 @@ from outrider.speculative.proposal import NO_DRAFT, DraftRequest, Proposal, Verd
 from outrider.speculative.runner import Rollback, Runner
 from outrider.speculative.settings import SpeculationSettings
 from outrider.speculative.statistics import Pause, Rule
-from outrider.speculative.step_costs import StepCosts, StepLoad
+from outrider.speculative.step_costs import ALONE, StepCosts, StepLoad
 from outrider.speculative.token_sequence import common_prefix_length
 from outrider.speculative.verifier import verify
 
@@ -32,7 +32,6 @@ _CHUNK_S = 0.5
 # sliding window may have moved on before drafts in it are taken back
 _MICROBATCH = 512
 _PLAIN_SAMPLE = 4
-_ALONE = StepLoad()
 
 
 @dataclass(slots=True, eq=False)
@@ -279,7 +278,7 @@ class Scheduler:
         policy, law = generation.draft_length, generation.law
         if generation.is_reading or law.is_forced or policy.waits():  # forced: what comes is known
             return None
-        load = _load(generation, generations, num_cells) if self._learns else _ALONE
+        load = _load(generation, generations, num_cells) if self._learns else ALONE
         bound = policy.bound(min(generation.max_draft, most), load)
         generation.last_draft_length = policy.length
         generation.stats.paused = policy.paused

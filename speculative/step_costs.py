@@ -75,6 +75,10 @@ class StepLoad:
         return self.others + self.accepted
 
 
+ALONE = StepLoad()
+"""One sequence whose text is of no account; shared, so not to be changed."""
+
+
 @dataclass(slots=True)
 class _Point:
     """Seconds of a decode behind an empty cache, at pace 1, and how often that was measured."""
