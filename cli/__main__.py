@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import sys
 
 
 def main() -> int:
     """Run the program with the process's arguments and return its exit code."""
+    sys.unraisablehook = _on_dropped
     try:
         from outrider.cli.program import run_program
 
@@ -17,6 +19,27 @@ def main() -> int:
         # an interrupt inside code that is run from text, as dataclasses are made, is noted as one
         # that nobody caught, and would end the process by the signal; running any other forgets it
         exec("")
+
+
+def _on_dropped(dropped: sys.UnraisableHookArgs) -> None:
+    """A Ctrl-C that came where Python drops exceptions comes again.
+
+    It drops them in a finalizer, in a callback of native code, and in one of a weak reference,
+    which every import has.
+    """
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        _thread.start_new_thread(_interrupt_again, ())
+    else:
+        sys.__unraisablehook__(dropped)
+
+
+def _interrupt_again() -> None:
+    import time
+
+    from outrider.cli.interrupts import interrupt_main_thread
+
+    time.sleep(0.01)  # until the main thread has left that place
+    interrupt_main_thread()
 
 
 if __name__ == "__main__":

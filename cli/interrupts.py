@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from types import FrameType, TracebackType
@@ -92,3 +94,13 @@ def interrupts_held() -> Iterator[None]:
         yield
     if held.exit_code is not None:
         signal.raise_signal(signal.SIGINT)
+
+
+def interrupt_main_thread() -> None:
+    """SIGINT for the main thread, as Ctrl-C is outside raw mode."""
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+        return
+    ident = threading.main_thread().ident
+    assert ident is not None
+    signal.pthread_kill(ident, signal.SIGINT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
 import select
@@ -18,7 +17,7 @@ from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
-from outrider.cli.interrupts import interrupts_held
+from outrider.cli.interrupts import interrupt_main_thread, interrupts_held
 from outrider.cli.prompt.keys import clean_paste
 from outrider.cli.prompt.paste_chips import is_large, paste_label
 from outrider.cli.prompt.paste_parser import BACKGROUND
@@ -233,13 +232,3 @@ class Keyboard:
             os._exit(128 + 3)
         else:
             typed.add(press)
-
-
-def interrupt_main_thread() -> None:
-    """SIGINT for the main thread, as Ctrl-C is outside raw mode."""
-    if sys.platform == "win32":
-        _thread.interrupt_main()
-        return
-    ident = threading.main_thread().ident
-    assert ident is not None
-    signal.pthread_kill(ident, signal.SIGINT)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,32 @@ def run_program(words):
 program.run_program = run_program
 sys.exit(main())
 """
+
+
+DROPPED = """\
+import signal, sys, time
+from outrider.cli import program
+from outrider.cli.__main__ import main
+
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def run_program(words):
+    Finalized()
+    time.sleep(60)
+    return 0
+
+program.run_program = run_program
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_an_interrupt_that_python_drops_comes_again() -> None:
+    words = [sys.executable, "-c", DROPPED]
+    run = subprocess.run(words, env=environment(), capture_output=True, timeout=50, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, b"", b"")
 
 
 def test_an_interrupt_wherever_it_falls_is_an_exit_code_and_no_signal(tmp_path: Path) -> None:

@@ -339,6 +339,7 @@ def test_gain_spec_and_off_once_on_a_real_screen(model: Path) -> None:
         terminal.wait_for("base · speculation off once")
         terminal.send("Tell me a story about a fox." + ENTER)
         panel_shows(r"^ speculation off by /spec off once \(this message\)")
+        panel_shows(r"first token +\d")
         stop(2)
         assert "no drafts" in terminal.text()
         panel_shows("base · ngram-simple adaptive · greedy")
