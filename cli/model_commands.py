@@ -100,7 +100,7 @@ def check_pair(
     findings = examine(target_file, draft_file)
     print_lines(*pair_lines(target_file, draft_file, findings))
     if any(finding.verdict == "refused" for finding in findings):
-        print_lines("The pair cannot work. Without a second model: --spec-type ngram-simple")
+        print_lines("The pair cannot work. Without a second model: --spec-type ngram-edit")
         return 2
     print_lines(f"The pair works: outrider chat -m {target} -md {draft}")
     return 0
@@ -118,7 +118,7 @@ def _try_local_files(target: GgufFile) -> int:
     for wanted in ("fits", "refused"):
         print_lines(*(f"{word:9} {text:24} {path}" for word, text, path in rows if word == wanted))
     if not any(word == "fits" for word, _, _ in rows):
-        print_lines("No local file fits. Without a second model: --spec-type ngram-simple")
+        print_lines("No local file fits. Without a second model: --spec-type ngram-edit")
         return 2
     return 0
 

@@ -35,6 +35,7 @@ DrafterKind = Literal[
     "ngram-map-k4v",
     "ngram-mod",
     "ngram-cache",
+    "ngram-edit",
     "grammar",
     "filler",
 ]
@@ -67,6 +68,9 @@ KIND_FLAGS: Mapping[str, Mapping[str, str]] = {
     "ngram-cache": {
         "static": "-lcs --lookup-cache-static",
         "dynamic": "-lcd --lookup-cache-dynamic",
+    },
+    "ngram-edit": {
+        "match": "--spec-ngram-edit-size-n",
     },
 }
 """Flags that set a key in the drafters of one kind."""
@@ -155,7 +159,9 @@ class Drafter:
     n_max: Annotated[
         int | None, Option("most tokens in one draft; default: the kind's own", "", 1, 64)
     ] = None
-    match: Annotated[int | None, Option("tokens that must match (default 12)", "", 1, 1024)] = None
+    match: Annotated[
+        int | None, Option("tokens that must match (default 12, ngram-edit 4)", "", 1, 1024)
+    ] = None
     size: Annotated[
         int | None, Option("most tokens copied after a match (default 48)", "", 1, 1024)
     ] = None

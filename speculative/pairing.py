@@ -50,7 +50,7 @@ def check_pair(target: GgufFile, draft: GgufFile, *, kind: str | None = None) ->
             raise InputError(
                 f"{draft.path} cannot draft for {target.path}: {finding.subject}:"
                 f" {finding.text}; use a drafter made for this model,"
-                " or --spec-type ngram-simple, which needs none"
+                " or --spec-type ngram-edit, which needs none"
             )
 
 
@@ -59,13 +59,13 @@ def check_heads(target: GgufFile) -> None:
     if not num_heads(target):
         raise InputError(
             f"{target.path}: drafter draft-mtp: this target has no NextN heads;"
-            " give them with --model-draft FILE, or use --spec-type ngram-simple"
+            " give them with --model-draft FILE, or use --spec-type ngram-edit"
         )
     finding = _examine_heads(target)
     if finding.verdict == "refused":
         raise InputError(
             f"{target.path}: drafter draft-mtp: {finding.text};"
-            " use another drafter, or --spec-type ngram-simple"
+            " use another drafter, or --spec-type ngram-edit"
         )
 
 

@@ -40,7 +40,7 @@ def spec_head(models: RunningModels, width: int) -> list[str]:
     """What is in use, without the table."""
     names, speculation = models.engine.drafter_names, models.engine.speculation
     if not names:
-        hint = "; /spec type=ngram-mod needs no second model"
+        hint = "; /spec type=ngram-edit needs no second model"
         words = models.off_words()
         return _fitted([words + hint if words == "no drafter" else words], width)
     length = f"length {models.longest}, fixed"

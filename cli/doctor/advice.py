@@ -14,7 +14,7 @@ from outrider.cli.doctor.processor import Processor
 from outrider.cli.options import all_flags
 from outrider.profiles.model_source import ModelSource
 
-NO_SECOND_MODEL = "ngram-mod"
+NO_SECOND_MODEL = "ngram-edit"
 
 # acceptance rates that texts reach
 _PROSE = 0.45  # free prose with a good draft model

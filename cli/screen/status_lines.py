@@ -64,7 +64,7 @@ def _drafting(models: RunningModels) -> list[str]:
     if not names:
         if models.off_words() != "no drafter":
             return [models.off_words()]
-        return ["no drafter (--spec-type ngram-mod needs no second model)"]
+        return ["no drafter (--spec-type ngram-edit needs no second model)"]
     mode = f"length {models.longest}, fixed"
     if models.engine.speculation.adaptive:
         mode = f"length adaptive up to {models.longest}"

@@ -37,6 +37,7 @@ KINDS: dict[str, DrafterKind] = {
         DrafterKind("ngram-map-k4v", 48, 48),
         DrafterKind("ngram-mod", 64, 64),
         DrafterKind("ngram-cache", 8, 8),
+        DrafterKind("ngram-edit", 64, 64),
         DrafterKind("grammar", 64, 64),
         # for tests and benchmarks
         DrafterKind("script", 64, 64),

@@ -19,6 +19,7 @@ from tools.draft_law import GREEDY
 
 from outrider.speculative.drafters.drafter import Drafter
 from outrider.speculative.drafters.ngram_cache import NgramCacheDrafter
+from outrider.speculative.drafters.ngram_edit import NgramEditDrafter
 from outrider.speculative.drafters.ngram_map import NgramMapDrafter
 from outrider.speculative.drafters.ngram_mod import NgramModDrafter
 from outrider.speculative.drafters.ngram_pool import NgramPool
@@ -34,6 +35,7 @@ DRAFTERS: dict[str, Callable[[], Drafter]] = {
     "ngram-map-k": lambda: NgramMapDrafter(12, 48, has_values=False),
     "ngram-map-k4v": lambda: NgramMapDrafter(12, 48, has_values=True),
     "ngram-mod": lambda: NgramModDrafter(NgramPool(24), 48, 64),
+    "ngram-edit": lambda: NgramEditDrafter(4, 64),
     "ngram-cache": lambda: NgramCacheDrafter(VOCAB_SIZE),
 }
 

@@ -177,7 +177,7 @@ def test_a_model_file_alone_runs_without_the_default_profiles_drafters(chats: Ch
     assert bare.target.model is not None
     assert bare.target.model.texts == ("x.gguf",)
     kinds = [drafter.kind for drafter in named.drafters]
-    assert kinds == ["ngram-mod", "ngram-simple", "draft-eagle3"]
+    assert kinds == ["ngram-edit", "draft-eagle3"]
 
 
 def test_every_flag_wins_over_the_profile(chats: Chats, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_the_screen(diagnosis: Diagnosis) -> None:
         "drafters  draft-simple.gguf (draft-simple)",
         "Speculation pays here from an acceptance of about 0.53 on, with short drafts.",
         "Code and quoted text reach that, free prose seldom. Try:",
-        "  outrider chat -P smollm2 --spec-type ngram-mod",
+        "  outrider chat -P smollm2 --spec-type ngram-edit",
     ]
 
 
@@ -151,8 +151,8 @@ def flat(per_row: float) -> list[BreakEven]:
     ("per_row", "command", "word"),
     [
         (0.95, "outrider chat -P smollm2 --spec-type none", "does not pay"),
-        (0.60, "outrider chat -P smollm2 --spec-type ngram-mod", "free prose seldom"),
-        (0.10, "outrider chat -P smollm2 --spec-type ngram-mod", "with ease"),
+        (0.60, "outrider chat -P smollm2 --spec-type ngram-edit", "free prose seldom"),
+        (0.10, "outrider chat -P smollm2 --spec-type ngram-edit", "with ease"),
     ],
 )
 def test_the_recommendation_follows_the_cost(per_row: float, command: str, word: str) -> None:

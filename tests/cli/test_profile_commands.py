@@ -67,7 +67,7 @@ def test_show_prints_what_is_in_force(profiles: object) -> None:
     code, out, err = outcome(profiles, "show", "p.yaml")
     assert (code, err) == (0, "")
     assert "  temp: 0.1\n  samplers: penalties;dry;" in out
-    assert "- kind: ngram-simple\n  match: 3\n" in out
+    assert "- kind: ngram-edit\n" in out
 
 
 def test_check_says_ok_and_where_the_models_are(profiles: object) -> None:

@@ -165,7 +165,7 @@ def test_why_a_rule_is_in_use(model: Path) -> None:
 def test_without_a_drafter_there_is_advice(model: Path) -> None:
     scripted = scripted_chat(model=model, overrides={"drafter.kinds": ()})
     scripted.engine.drafter_names = ()
-    assert shown(scripted, "/spec") == ["no drafter; /spec type=ngram-mod needs no second model"]
+    assert shown(scripted, "/spec") == ["no drafter; /spec type=ngram-edit needs no second model"]
     assert "/spec on: the profile has no drafter" in shown(scripted, "/spec on")[0]
 
 

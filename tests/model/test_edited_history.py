@@ -68,6 +68,7 @@ CASES = {
     "draft-simple": Case(LLAMA, [_neural("draft-simple", "draft-simple")]),
     "draft-eagle3": Case(LLAMA, [_neural("draft-eagle3", "eagle3-full")]),
     "ngram-simple": Case(LLAMA, [NGRAMS]),
+    "ngram-edit": Case(LLAMA, [DrafterSettings("ngram-edit", options={"match": 2})]),
     "chain": Case(LLAMA, [NGRAMS, _neural("draft-simple", "draft-simple")]),
     # its tables keep what was said in answers that were taken back
     "ngram-cache": Case(LLAMA, [DrafterSettings("ngram-cache")], knows_more=True),

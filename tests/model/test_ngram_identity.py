@@ -32,6 +32,7 @@ DRAFTERS = {
     "ngram-map-k4v": DrafterSettings("ngram-map-k4v", options=SHORT),
     "ngram-mod": DrafterSettings("ngram-mod", n_max=8, options={"n_match": 2, "n_min": 2}),
     "ngram-cache": DrafterSettings("ngram-cache"),
+    "ngram-edit": DrafterSettings("ngram-edit", options={"match": 2}),
 }
 NO_ENDS = {2: -math.inf, 4: -math.inf}
 LAWS = {

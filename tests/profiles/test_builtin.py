@@ -48,9 +48,8 @@ def test_the_default_model_is_pinned(name: str) -> None:
 
 
 def test_drafters_are_as_the_names_say() -> None:
-    pool, ngram, eagle3 = load_profile("smollm2").drafters
-    assert pool == Drafter(kind="ngram-mod")
-    assert ngram == Drafter(kind="ngram-simple", match=3)
+    edit, eagle3 = load_profile("smollm2").drafters
+    assert edit == Drafter(kind="ngram-edit")
     assert (eagle3.kind, eagle3.n_max) == ("draft-eagle3", 3)
     assert eagle3.model is not None
     shipped = BUILT_IN / "smollm2-135m-eagle3.gguf"

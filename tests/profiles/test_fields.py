@@ -39,6 +39,7 @@ LLAMA_CPP: dict[str, tuple[str, object]] = {
     "drafter.ngram_mod.n_match": ("--spec-ngram-mod-n-match", None),
     "drafter.ngram_mod.n_min": ("--spec-ngram-mod-n-min", None),
     "drafter.ngram_mod.n_max": ("--spec-ngram-mod-n-max", None),
+    "drafter.ngram_edit.match": ("--spec-ngram-edit-size-n", None),
     "drafter.ngram_cache.static": ("-lcs --lookup-cache-static", None),
     "drafter.ngram_cache.dynamic": ("-lcd --lookup-cache-dynamic", None),
     "speculation.n_max": ("--spec-draft-n-max", None),

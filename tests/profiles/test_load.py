@@ -189,7 +189,7 @@ def test_every_fault_is_a_line_in_the_order_of_the_file() -> None:
             "drafters:\n- {kind: filler}\n- {kind: ngram-simpel}",
             "drafters[1].kind: 'ngram-simpel' (line 3): allowed: draft-simple, draft-eagle3,"
             " draft-mtp, draft-dflash, draft-dspark, ngram-simple, ngram-map-k,"
-            " ngram-map-k4v, ngram-mod, ngram-cache, grammar, filler, null;"
+            " ngram-map-k4v, ngram-mod, ngram-cache, ngram-edit, grammar, filler, null;"
             " did you mean 'ngram-simple'?",
         ),
         (
@@ -242,11 +242,11 @@ def test_profiles_are_searched_in_project_user_and_built_in_folders(user_folders
     write(str(user / "smollm2.yaml"), "extends: smollm2\ndescription: mine")
     profile = load_profile("smollm2")
     assert profile.description == "mine"
-    assert profile.drafters[1].match == 3
+    assert profile.drafters[1].n_max == 3
     write(".outrider/smollm2.yml", "extends: smollm2\ndescription: the project's")
     profile = load_profile("smollm2")
     assert profile.description == "the project's"
-    assert profile.drafters[1].match == 3
+    assert profile.drafters[1].n_max == 3
     assert load_profile("smollm2").name == "smollm2"
 
 

@@ -52,7 +52,7 @@ def test_the_examples_in_a_new_profile_are_right(user_folders: Path) -> None:
 def test_names_that_yaml_would_read_otherwise_work(name: str) -> None:
     new_profile(name, "smollm2")
     new_profile("child", name)
-    assert load_profile("child").drafters[1].match == 3
+    assert load_profile("child").drafters[1].n_max == 3
 
 
 def test_a_new_profile_may_extend_a_file() -> None:

@@ -160,6 +160,8 @@ def test_what_was_built_is_closed_when_the_next_cannot_be(
         ("ngram-simple", None, None, 48, 48),
         ("ngram-simple", None, 6, 6, 6),
         ("ngram-simple", 9, None, 9, 9),
+        ("ngram-edit", None, None, 64, 64),
+        ("ngram-edit", 9, None, 9, 9),
         ("filler", None, None, 3, 8),
     ],
 )

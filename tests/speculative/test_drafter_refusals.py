@@ -30,7 +30,7 @@ from outrider.speculative.settings import (
 LLAMA = ZOO / "target-llama.gguf"
 QWEN = ZOO / "target-mtp-qwen35.gguf"
 ASKED = GenerationSettings(SamplingSettings(temp=0), predict=20)
-NO_OTHER = "; use a drafter made for this model, or --spec-type ngram-simple, which needs none"
+NO_OTHER = "; use a drafter made for this model, or --spec-type ngram-edit, which needs none"
 
 
 def _refusal(target: Path, drafter: Path | None, kind: str = "", p_min: float = 0.0) -> str:
@@ -202,7 +202,7 @@ def test_a_target_without_heads(target: str) -> None:
     path = ZOO / f"{target}.gguf"
     assert _refusal(path, None, "draft-mtp") == (
         f"{path}: drafter draft-mtp: this target has no NextN heads;"
-        " give them with --model-draft FILE, or use --spec-type ngram-simple"
+        " give them with --model-draft FILE, or use --spec-type ngram-edit"
     )
 
 
@@ -281,7 +281,7 @@ def test_heads_that_cannot_be_run(
     with pytest.raises(InputError) as caught:
         plan(drafter, SpeculationSettings(), path)
     assert str(caught.value) == (
-        f"{path}: drafter draft-mtp: {reason}; use another drafter, or --spec-type ngram-simple"
+        f"{path}: drafter draft-mtp: {reason}; use another drafter, or --spec-type ngram-edit"
     )
 
 

@@ -103,7 +103,7 @@ def test_the_refusal_is_one_line_with_both_paths_and_advice(
         check_pair(target, _file(tmp_path / "draft.gguf", ["a", "b"]))
     message = str(caught.value)
     assert message.startswith(f"{tmp_path}/draft.gguf cannot draft for {tmp_path}/target.gguf: ")
-    assert message.endswith("or --spec-type ngram-simple, which needs none")
+    assert message.endswith("or --spec-type ngram-edit, which needs none")
     assert "\n" not in message
 
 

@@ -74,7 +74,7 @@ def _turn_on(chat: Chat) -> None:
     models = chat.models
     models.end_once()
     if not models.drafting:
-        raise UsageError("/spec on: the profile has no drafter; /spec type=ngram-mod")
+        raise UsageError("/spec on: the profile has no drafter; /spec type=ngram-edit")
     models.configure(replace(models.profile, drafters=models.drafting))
 
 

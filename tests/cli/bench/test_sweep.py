@@ -154,7 +154,7 @@ def test_by_default_the_lengths_are_tried(profile: Profile) -> None:
     assert candidates[0].profile.drafters == ()
     eight = candidates[6].profile
     # the profile's own limit of its EAGLE-3 head, 3, is not in the way
-    assert [drafter.n_max for drafter in eight.drafters] == [None, None, None]
+    assert [drafter.n_max for drafter in eight.drafters] == [None, None]
     assert (eight.speculation.n_max, eight.speculation.adaptive) == (8, False)
     assert candidates[7].profile == profile
 
@@ -209,7 +209,7 @@ def test_the_snippet_is_what_differs(profile: Profile) -> None:
     assert made["speculation"] == {"n_max": 3, "adaptive": False}
     assert set(made) == {"speculation", "drafters"}
     kinds = [drafter["kind"] for drafter in made["drafters"]]
-    assert kinds == ["ngram-mod", "ngram-simple", "draft-eagle3"]
+    assert kinds == ["ngram-edit", "draft-eagle3"]
     assert snippet(profile, profile) == ""
 
 
