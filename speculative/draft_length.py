@@ -158,8 +158,9 @@ class AdaptiveLength:
             verify_s[1:] += self._costs.switch_s
         is_plain = self._num_drafts >= self._plain_after
         gates = {}
+        _, lately = self._lately
         for name, member in reversed(self._members.items()):
-            gate = member.gate(verify_s[: member.n_max + 1], floor, load, is_plain)
+            gate = member.gate(verify_s[: member.n_max + 1], floor, load, lately, is_plain)
             if gate is not None:
                 gates[name] = gate
             floor = max(floor, member.speed)

@@ -88,9 +88,10 @@ class DrafterPolicy:
         self._step_s: F64 = np.empty(0)
         self._priced = (-1, 0.0, 0.0)
         # the best length on average, and what it was found from
-        self._weighed = (-1, False, -1, 0.0, 0.0)
+        self._weighed = (-1, -1, 0.0, 0.0)
         self._best = 0
         self._best_speed = 0.0
+        self._saved_s = 0.0  # a token, against what is done otherwise
         self._reason: Pause | None = None
         self._token_s = 0.0
 
@@ -105,18 +106,23 @@ class DrafterPolicy:
             return 0
         return int(min(max(self._wait - self._acceptance.num_since, 0), _MAX_IDLE))
 
-    def gate(self, verify_s: F64, floor: float, load: StepLoad, is_plain: bool) -> DraftGate | None:
+    def gate(
+        self, verify_s: F64, floor: float, load: StepLoad, lately: float, is_plain: bool
+    ) -> DraftGate | None:
         """What the drafter may do in the coming step; None: nothing.
 
         ``verify_s`` are the times of steps with 0.. draft tokens, ``floor`` the tokens a second
-        without this drafter.
+        without this drafter; ``lately`` so many draft tokens of a step were accepted.
         """
         most, others = len(verify_s) - 1, load.tokens
         self._weigh(verify_s, floor, load)
-        is_asked = self._best and not is_plain
+        is_asked = False
         if not self.is_free:
             self.length, self.pause = self._best, self._reason
-            self.speed = 0.0 if is_plain else self._best_speed
+            if self._best and not self._pays_reading(load, lately):
+                self.length, self.pause = 0, Pause("does not pay for reading the text first")
+            is_asked = bool(self.length) and not is_plain
+            self.speed = self._best_speed if is_asked else 0.0
             self._wait = self._look_interval + self._reading_s(load) / self._allowed_s
             self._wait /= self._hope
             if not is_asked and self._acceptance.num_since < self._wait:
@@ -136,6 +142,10 @@ class DrafterPolicy:
             self._acceptance.num_since = 0  # known to other sequences of the same step
         return gate
 
+    def _pays_reading(self, load: StepLoad, lately: float) -> bool:
+        """True if it saves the time to read the text soon; others draft for it meanwhile."""
+        return _ANSWER / (1 + lately) * self._saved_s >= self._reading_s(load)
+
     def _reading_s(self, load: StepLoad) -> float:
         """Seconds to read the text, if that is still to be done."""
         return 0.0 if self._is_begun else self._read_s * load.num_own
@@ -147,20 +157,17 @@ class DrafterPolicy:
         if self._priced != priced:
             self._price(verify_s, floor, load)
             self._priced = priced
-        weighed = (self._acceptance.version, self._is_begun, *priced)
+        weighed = (self._acceptance.version, *priced)
         if self.is_free or weighed == self._weighed:
             return
         self._weighed = weighed
         best = Choice.of(self._acceptance.chances()[:most], self._step_s, floor, load.tokens)
         self._best, self._best_speed, self._reason = best.length, best.speed, None
         self._hope = min(best.speed / floor, 1.0) ** _HOPE
-        saved_s = (1 + load.tokens) * (1 / floor - 1 / best.speed)  # a token
-        pays, pays_reading = saved_s > 0, _ANSWER * saved_s >= self._reading_s(load)
-        if not pays and self._acceptance.is_tested:
-            self._reason = Pause("does not pay", best.needed, best.measured)
-        elif pays and not pays_reading:
-            self._reason = Pause("does not pay for reading the text first")
-        if not (pays and pays_reading):
+        self._saved_s = (1 + load.tokens) * (1 / floor - 1 / best.speed)
+        if self._saved_s <= 0:
+            if self._acceptance.is_tested:
+                self._reason = Pause("does not pay", best.needed, best.measured)
             self._best, self._best_speed = 0, 0.0
 
     def _price(self, verify_s: F64, floor: float, load: StepLoad) -> None:

@@ -432,8 +432,9 @@ class Engine:
             if costs.token_s(member.name) is None:
                 # others than models cost nothing, as far as is known
                 seconds = member.time_token() if KINDS[member.name].is_model else 0.0
-                if seconds is not None:
-                    costs.observe_draft(1, seconds, member.name)
+                if seconds is None:
+                    seconds = _DRAFT_COST * float(costs.verify_s(0)[0])
+                costs.observe_draft(1, seconds, member.name)
 
     def _keep_costs(self) -> None:
         """Write what was learnt of the costs for the next start."""

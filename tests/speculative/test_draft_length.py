@@ -429,6 +429,26 @@ def test_a_text_is_read_if_that_pays_within_an_answer(num_own: int, length: int)
     assert adaptive.paused == reason
 
 
+def test_no_text_is_read_while_another_drafts_most_of_the_answer() -> None:
+    """As above 63 are saved in 200 tokens of its own; to read 400 takes 28.
+
+    So it may be asked once less than 1.25 tokens of a step are another's. Three steps of four
+    make 2.31 in the mean, of which 1.30 is left after two without and 0.97 after three.
+    """
+    costs = StepCosts()
+    costs.calibrate({1: 1.0, 2: 1.11, 3: 1.22, 64: 32.0})
+    costs.observe_draft(1, 0.14, "model")
+    adaptive = AdaptiveLength(costs, {"text": 4, "model": 2})
+    for _ in range(3):
+        adaptive.observe(_draft("text", 4), 4, [1] * 5)
+    asked = []
+    for _ in range(5):
+        adaptive.bound(4, StepLoad(400, 400))
+        asked.append("model" in (adaptive.gates or {}))
+        adaptive.observe(NO_DRAFT, 0, [1])
+    assert asked == [False, False, False, True, True]
+
+
 def test_the_first_look_waits_until_the_time_allows_to_read_the_text() -> None:
     """20 tokens before it, each half as dear in a batch as one that is drafted, for 0.2."""
     costs = StepCosts()
