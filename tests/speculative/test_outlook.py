@@ -98,7 +98,8 @@ def test_a_session_that_does_not_draft_gives_the_same_text(zoo: Path) -> None:
 def test_a_head_that_was_never_timed_does_not_pass_for_free(zoo: Path) -> None:
     """It drafts from a text only, so nothing is known at first: a tenth of a plain step."""
     head = DrafterSettings("draft-eagle3", model_settings(zoo / "eagle3-full.gguf"))
-    with Engine.load(engine_settings(zoo / "target-llama.gguf", [head])) as engine:
+    settings = engine_settings(zoo / "target-llama.gguf", [head], adaptive=True)
+    with Engine.load(settings) as engine:
         [one] = engine.outlooks(0)
         verify_s = engine._running.costs.verify_s(2)
     steps = [verify_s[count] / verify_s[0] + 0.1 * count for count in (1, 2)]
