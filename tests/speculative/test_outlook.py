@@ -100,7 +100,7 @@ def test_a_head_that_was_never_timed_does_not_pass_for_free(zoo: Path) -> None:
     head = DrafterSettings("draft-eagle3", model_settings(zoo / "eagle3-full.gguf"))
     settings = engine_settings(zoo / "target-llama.gguf", [head], adaptive=True)
     with Engine.load(settings) as engine:
-        [one] = engine.outlooks(0)
-        verify_s = engine._running.costs.verify_s(2)
-    steps = [verify_s[count] / verify_s[0] + 0.1 * count for count in (1, 2)]
-    assert one.step_cost[:2] == pytest.approx(steps)
+        costs = engine._running.costs
+        token_s, plain_s = costs.draft_s(1, "draft-eagle3")[1], costs.verify_s(0)[0]
+    # the shortest of several times is what a plain step takes, and fewer rows never cost more
+    assert 0.05 < token_s / plain_s < 0.2
