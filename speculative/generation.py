@@ -93,7 +93,7 @@ class Generation:
     @property
     def max_draft(self) -> int:
         """Draft tokens that can all be kept: a block emits one token more."""
-        room = self._n_ctx - len(self.slot.tokens) - 1
+        room = self._n_ctx - self.slot.tokens.length - 1
         if self.settings.predict >= 0:
             room = min(room, self.settings.predict - len(self.token_ids) - 1)
         return max(room, 0)
@@ -197,7 +197,7 @@ class Generation:
                 self.finish("stop")
             elif 0 <= self.settings.predict <= len(self.token_ids):
                 self.finish("length")
-            elif len(self.slot.tokens) >= self._n_ctx:
+            elif self.slot.tokens.length >= self._n_ctx:
                 self.finish("context")
             if self._accepted is not None:
                 self._accepted.add(self._stream.num_complete, position < num_accepted)

@@ -101,7 +101,7 @@ class Rounds:
         while active:
             try:
                 told = self._scheduler().round(active)
-                return [(one, told[place]) for place, one in enumerate(active)]
+                return list(zip(active, told, strict=True))
             except CacheFullError as error:
                 if self._drop_idle():
                     continue

@@ -208,7 +208,7 @@ class Scheduler:
         """
         length = slot.num_read
         if self.runner.rollback is Rollback.TRUNCATE:
-            length = min(length, len(slot.tokens) - 1)
+            length = min(length, slot.tokens.length - 1)
         return self.runner.truncate(slot.seq_id, max(length, 0))
 
     def _draft(
@@ -370,7 +370,7 @@ class Scheduler:
             failure, verdict = error, Verdict(len(law.laws), None, "none")
         tokens, record = generation.commit(proposal, verdict, rule, law, is_step=is_step)
         read = block.start_pos + len(block.token_ids) - len(proposal.token_ids) + record.accepted
-        slot.num_read = min(read, len(slot.tokens))
+        slot.num_read = min(read, slot.tokens.length)
         if failure is not None:
             generation.finish("error", ("bad_outputs", str(failure)))
         if proposal.token_ids:
@@ -422,7 +422,7 @@ def _num_unread(generation: Generation) -> int:
 def _step_block(generation: Generation, proposal: Proposal) -> Block:
     slot = generation.slot
     block = slot.tokens.last_and(proposal.token_ids)
-    return Block(slot.seq_id, block, len(slot.tokens) - 1, len(block))
+    return Block(slot.seq_id, block, slot.tokens.length - 1, len(block))
 
 
 def _discarded(generations: Sequence[Generation], proposals: Sequence[Proposal]) -> list[Proposal]:

@@ -73,16 +73,18 @@ class TextStream:
         """The text that can no longer become part of a stop string, once."""
         if self.is_stopped or not self._stops:
             return self.finish()
-        return self._give(len(self._held) - max(stop.matched for stop in self._stops))
+        count = len(self._held) - max(stop.matched for stop in self._stops)
+        text, self._held = self._held[:count], self._held[count:]
+        return self._give(text)
 
     def finish(self) -> str:
         """The rest of the text; bytes of an incomplete character are dropped."""
-        return self._give(len(self._held))
+        text, self._held = self._held, ""
+        return self._give(text)
 
-    def _give(self, count: int) -> str:
-        text, self._held = self._held[:count], self._held[count:]
+    def _give(self, text: str) -> str:
         self._shown.append(text)
-        self._num_shown += count
+        self._num_shown += len(text)
         return text
 
 

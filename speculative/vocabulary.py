@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 
 from outrider.speculative.llama import ATTR_CONTROL, ATTR_UNKNOWN, NativeModel
 
@@ -12,9 +12,12 @@ class Vocabulary:
 
     def __init__(self, native: NativeModel) -> None:
         self._native = native
-        self._pieces: dict[int, bytes] = {}
-        self._ends: dict[int, bool] = {}
         self.size = native.vocab_size
+        # a dictionary of C: what is asked for each token has no frame of Python's
+        self.piece = cache(native.piece)
+        """The bytes a token prints; nothing for control tokens."""
+        self.is_end = cache(native.is_end)
+        """True for every end-of-generation token of the model."""
 
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
         """Token ids of ``text``; control tokens written in it count only if ``parse_special``."""
@@ -31,20 +34,6 @@ class Vocabulary:
         if not native.add_bos or native.bos < 0 or token_ids[:1] == [native.bos]:
             return token_ids
         return [native.bos, *token_ids]
-
-    def piece(self, token_id: int) -> bytes:
-        """The bytes ``token_id`` prints; nothing for control tokens."""
-        known = self._pieces.get(token_id)
-        if known is None:
-            known = self._pieces[token_id] = self._native.piece(token_id)
-        return known
-
-    def is_end(self, token_id: int) -> bool:
-        """True for every end-of-generation token of the model."""
-        known = self._ends.get(token_id)
-        if known is None:
-            known = self._ends[token_id] = self._native.is_end(token_id)
-        return known
 
     def written(self, token_id: int) -> bytes:
         """The bytes of a text of this token alone, a control token's own text included."""

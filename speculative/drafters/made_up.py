@@ -19,7 +19,11 @@ class ScriptDrafter(DrafterDefaults):
         self._drafts = iter(drafts)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
-        return [judged(r, Proposal(tuple(next(self._drafts, ()))), self.name) for r in requests]
+        proposals = []
+        for request in requests:
+            proposal = Proposal(tuple(next(self._drafts, ())))
+            proposals.append(judged(request, proposal, self.name) if request.gate else proposal)
+        return proposals
 
 
 class OracleDrafter(DrafterDefaults):
