@@ -98,7 +98,8 @@ class BatchOutputs:
         Raises:
             RuntimeError: stale, or the runner has no taps.
         """
-        self._check_fresh()
+        if self._generation != self._owner.num_decodes:
+            raise _stale()
         if self._read_tap is None:
             raise RuntimeError("this runner was made without taps")
         rows = self._taps.get(tap)
@@ -109,12 +110,9 @@ class BatchOutputs:
         first = sum(len(one.token_ids) for one in self._before(block))
         return rows[first : first + len(block.token_ids)]
 
-    def _check_fresh(self) -> None:
-        if self._generation != self._owner.num_decodes:
-            raise RuntimeError("stale outputs: the runner has decoded again")
-
     def _rows(self, array: F32, block: Block) -> F32:
-        self._check_fresh()
+        if self._generation != self._owner.num_decodes:
+            raise _stale()
         if len(self._blocks) == 1:
             return array
         first = sum(one.num_outputs for one in self._before(block))
@@ -123,3 +121,7 @@ class BatchOutputs:
     def _before(self, block: Block) -> Sequence[Block]:
         """The blocks in front of one."""
         return self._blocks[: self._blocks.index(block)]
+
+
+def _stale() -> RuntimeError:
+    return RuntimeError("stale outputs: the runner has decoded again")

@@ -126,7 +126,8 @@ class Generation:
         num_emitted = len(emitted)
         if emitted:
             accepted = min(verdict.num_accepted, num_emitted)
-            drafted = self._num_verified(proposal, verdict, num_emitted) if draft else 0
+            is_whole = num_emitted == len(tokens)
+            drafted = len(draft) if is_whole else self._num_verified(draft, verdict, num_emitted)
             own, drafter = num_emitted - accepted, proposal.drafter or None
             record = StepRecord(drafted, accepted, own, rule if draft else None, drafter, is_step)
             self.stats.observe(record)
@@ -221,15 +222,12 @@ class Generation:
         self._answer.append(answer)
         return reasoning, answer
 
-    def _num_verified(self, proposal: Proposal, verdict: Verdict, num_emitted: int) -> int:
-        """Draft tokens that count: all, or those up to where the text ended inside the block.
+    def _num_verified(self, draft: Sequence[int], verdict: Verdict, num_emitted: int) -> int:
+        """Draft tokens that count where the text ended inside the block: those up to there.
 
         A draft token that an end token of the target replaced was verified and counts.
         """
-        block = verdict.num_accepted + (verdict.next_token is not None)
-        if num_emitted == block:
-            return len(proposal)
-        is_replaced = num_emitted == verdict.num_accepted < len(proposal)
+        is_replaced = num_emitted == verdict.num_accepted < len(draft)
         return num_emitted + (is_replaced and not self._stream.is_stopped)
 
     def _cut_at_stop(self, emitted: list[int]) -> list[int]:

@@ -112,11 +112,8 @@ class LlamaRunner:
     def cached_length(self, seq_id: int) -> int:
         return self._lengths[seq_id]
 
-    def decode(self, blocks: Sequence[Block]) -> BatchOutputs:
-        return self._decode(blocks, can_stop=True)
-
-    def _decode(self, blocks: Sequence[Block], *, can_stop: bool) -> BatchOutputs:
-        """Decode; what only reads text can be broken off, steps of an answer are short."""
+    def decode(self, blocks: Sequence[Block], *, can_stop: bool = True) -> BatchOutputs:
+        # what only reads text can be broken off, steps of an answer are short
         num_tokens, num_outputs = self._check(blocks)
         if self._is_recurrent:
             self._save(blocks, num_tokens)
@@ -238,7 +235,7 @@ class LlamaRunner:
         if length > start:
             # as context: no rows, no coins, no statistics; the first verdict stands
             kept = checkpoint.token_ids[: length - start]
-            self._decode([Block(seq_id, kept, start, num_outputs=0)], can_stop=False)
+            self.decode([Block(seq_id, kept, start, num_outputs=0)], can_stop=False)
         return True
 
     def _has_window(self, seq_id: int, length: int) -> bool:

@@ -240,13 +240,15 @@ class Scheduler:
         for index, proposal in enumerate(self.drafter.propose(requests)):
             place = places[index]
             proposals[place] = self._count_draft(generations[place], proposal)
-        if self._learns:
+        if self.speculation.adaptive:
             self._learn_drafting()
         return proposals
 
     def _count_draft(self, generation: Generation, proposal: Proposal) -> Proposal:
         """What may stand of a draft, after its time and what was thrown away are counted."""
-        proposal, stats = _valid(generation, proposal), generation.stats
+        stats = generation.stats
+        if not generation.law.is_plain:
+            proposal = _valid(generation, proposal)
         for one in self.drafter.spent:
             stats.draft_s += one.seconds
             if one.num_tokens:
@@ -278,7 +280,8 @@ class Scheduler:
         policy, law = generation.draft_length, generation.law
         if generation.is_reading or law.is_forced or policy.waits():  # forced: what comes is known
             return None
-        load = _load(generation, generations, num_cells) if self._learns else ALONE
+        adaptive = self.speculation.adaptive
+        load = _load(generation, generations, num_cells) if adaptive else ALONE
         bound = policy.bound(min(generation.max_draft, most), load)
         generation.last_draft_length = policy.length
         generation.stats.paused = policy.paused
@@ -316,12 +319,13 @@ class Scheduler:
             room = max(most - used, 1) // num_reading or 1
             longest = max(map(_num_unread, generations))
             chunk = self._prompt_chunk(longest, room)
-        return [
-            _prompt_block(generation, chunk, room)
-            if num_reading and generation.is_reading
-            else _step_block(generation, proposals[place])
-            for place, generation in enumerate(generations)
-        ]
+        blocks = []
+        for generation, proposal in zip(generations, proposals, strict=True):
+            if num_reading and generation.is_reading:
+                blocks.append(_prompt_block(generation, chunk, room))
+            else:
+                blocks.append(_step_block(generation, proposal))
+        return blocks
 
     def _prompt_chunk(self, longest: int, room: int) -> int:
         """Prompt tokens to read at once; few of a long one until it is known how long they take."""
@@ -438,7 +442,7 @@ def _valid(generation: Generation, proposal: Proposal) -> Proposal:
 
     A sampled draft stays whole: what the grammar forbids is rejected by the ratio test.
     """
-    if proposal.distributions is not None or generation.law.is_plain:
+    if proposal.distributions is not None:
         return proposal
     count = generation.law.num_valid(proposal.token_ids)
     if count == len(proposal.token_ids):

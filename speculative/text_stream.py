@@ -71,21 +71,18 @@ class TextStream:
 
     def release(self) -> str:
         """The text that can no longer become part of a stop string, once."""
-        if self.is_stopped or not self._stops:
-            return self.finish()
-        count = len(self._held) - max(stop.matched for stop in self._stops)
-        text, self._held = self._held[:count], self._held[count:]
-        return self._give(text)
-
-    def finish(self) -> str:
-        """The rest of the text; bytes of an incomplete character are dropped."""
         text, self._held = self._held, ""
-        return self._give(text)
-
-    def _give(self, text: str) -> str:
+        if self._stops and not self.is_stopped:
+            count = len(text) - max(stop.matched for stop in self._stops)
+            text, self._held = text[:count], text[count:]
         self._shown.append(text)
         self._num_shown += len(text)
         return text
+
+    def finish(self) -> str:
+        """The rest of the text; bytes of an incomplete character are dropped."""
+        self._stops = []
+        return self.release()
 
 
 class AcceptedText:
