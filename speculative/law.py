@@ -74,7 +74,7 @@ class TokenLaw:
     @property
     def is_forced(self) -> bool:
         """True while the reasoning budget dictates the next token."""
-        return self.progress.forced is not None
+        return not self.is_plain and self.progress.forced is not None
 
     @property
     def is_complete(self) -> bool:

@@ -86,35 +86,34 @@ class Decision:
 
 
 class SpeculationStats:
-    """Counters of design section 3. One table says what became of the drafts: all that is asked
-    about them is counted from it, so that no two counts can contradict each other."""
+    """Counters of design section 3. One table says what the steps were: all that is asked about
+    them is counted from it, so that no two counts can contradict each other."""
 
     def __init__(self) -> None:
-        self.steps = 0
-        self.own = 0
         self.paused_steps = 0
         self.draft_s = 0.0
         self.verify_s = 0.0
         self.paused: Pause | None = None
-        # drafter, rule, its tokens, those accepted -> drafts
-        self._drafts: Counter[tuple[str, Rule, int, int]] = Counter()
+        self._table: Counter[_Step] = Counter()
         self._discarded: Counter[str] = Counter()
         self._draft_s: dict[str, float] = {}  # by drafter
         self._records: list[StepRecord] = []
+        self._num_counted = 0  # of the records: those that are in the table
 
     def observe(self, record: StepRecord) -> None:
-        """Count one decode."""
+        """Count one decode, when somebody asks."""
         self._records.append(record)
-        self._add(record, +1)
 
     def cut(self, num_tokens: int) -> None:
         """Take back the last ``num_tokens`` emitted tokens (a stop string reached back)."""
+        steps = self._steps
         while num_tokens > 0:
             record = self._records.pop()
-            self._add(record, -1)
+            steps[_step(record)] -= 1
             dropped = min(num_tokens, record.emitted)
             num_tokens -= dropped
             record.cut(dropped)
+            self._num_counted = len(self._records)
             if record.emitted:
                 self.observe(record)
 
@@ -128,15 +127,21 @@ class SpeculationStats:
 
     def merge(self, other: SpeculationStats) -> None:
         """Add the counts of another generation (a session's totals)."""
-        self.steps += other.steps
-        self.own += other.own
         self.paused_steps += other.paused_steps
         self.draft_s += other.draft_s
         self.verify_s += other.verify_s
-        self._drafts.update(other._drafts)
+        self._table.update(other._steps)
         self._discarded.update(other._discarded)
         for drafter, seconds in other._draft_s.items():
             self.spend(drafter, seconds)
+
+    @property
+    def steps(self) -> int:
+        return sum(count for (*_, is_step), count in self._steps.items() if is_step)
+
+    @property
+    def own(self) -> int:
+        return sum(own * count for (_, _, _, _, own, _), count in self._steps.items())
 
     @property
     def drafts(self) -> int:
@@ -164,12 +169,13 @@ class SpeculationStats:
         counts: Counter[Rule] = Counter()
         for (_, rule, _, _), count in self._drafts.items():
             counts[rule] += count
-        return +counts
+        return counts
 
     @property
     def per_drafter(self) -> dict[str, DrafterCounts]:
         """The counts by drafter, of all that made or threw away a token."""
-        made = {drafter for drafter, *_ in +self._drafts}
+        drafts = self._drafts
+        made = {drafter for drafter, *_ in drafts}
         names = dict.fromkeys((*self._draft_s, *self._discarded, *sorted(made)))
         counts = {
             name: DrafterCounts(
@@ -177,7 +183,7 @@ class SpeculationStats:
             )
             for name in names
         }
-        for (drafter, _, drafted, accepted), count in (+self._drafts).items():
+        for (drafter, _, drafted, accepted), count in drafts.items():
             one = counts[drafter]
             one.drafts += count
             one.drafted += drafted * count
@@ -220,14 +226,39 @@ class SpeculationStats:
         counts: Counter[int] = Counter()
         for (_, _, _, accepted), count in self._drafts.items():
             counts[accepted] += count
-        return +counts
+        return counts
 
-    def _add(self, record: StepRecord, sign: int) -> None:
-        self.steps += sign * record.is_step
-        self.own += sign * record.own
-        if record.drafted and record.rule and record.drafter:
-            key = record.drafter, record.rule, record.drafted, record.accepted
-            self._drafts[key] = self._drafts.get(key, 0) + sign
+    @property
+    def _steps(self) -> Counter[_Step]:
+        """The table, with the steps since it was asked for."""
+        new = self._records[self._num_counted :]
+        self._num_counted += len(new)
+        self._table.update(map(_step, new))
+        return self._table
+
+    @property
+    def _drafts(self) -> Counter[tuple[str, Rule, int, int]]:
+        """Drafter, rule, its tokens, those accepted -> drafts."""
+        drafts: Counter[tuple[str, Rule, int, int]] = Counter()
+        for (drafter, rule, drafted, accepted, _, _), count in self._steps.items():
+            if drafted and rule and drafter:
+                drafts[drafter, rule, drafted, accepted] += count
+        return +drafts
+
+
+_Step = tuple[str | None, Rule | None, int, int, int, bool]
+
+
+def _step(record: StepRecord) -> _Step:
+    """What is counted of a record: drafter, rule, drafted, accepted, own, is it a step."""
+    return (
+        record.drafter,
+        record.rule,
+        record.drafted,
+        record.accepted,
+        record.own,
+        record.is_step,
+    )
 
 
 def _at_least(counts: Counter[int]) -> dict[int, int]:

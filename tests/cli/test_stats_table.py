@@ -69,9 +69,11 @@ def turn(
     rest = drafts - ngram[0], drafted - ngram[1], accepted - ngram[2]
     for drafter, counts in (("ngram-mod", ngram), ("draft-eagle3", rest)):
         for num_drafted, num_accepted in spread(*counts):
-            stats.observe(StepRecord(num_drafted, num_accepted, 0, rule, drafter))
-    stats.own = tokens - accepted
-    stats.steps, stats.paused_steps = steps, paused
+            stats.observe(StepRecord(num_drafted, num_accepted, 0, rule, drafter, is_step=False))
+    stats.observe(StepRecord(own=tokens - accepted, is_step=False))
+    for _ in range(steps):
+        stats.observe(StepRecord())
+    stats.paused_steps = paused
     timings.observe(0.0, 1)
     timings.observe((tokens - 1) / speed, tokens - 1)
     return TurnRecord(stats, timings, "stop", first, text or {})
