@@ -16,6 +16,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
+        sys.unraisablehook = sys.__unraisablehook__
         # an interrupt inside code that is run from text, as dataclasses are made, is noted as one
         # that nobody caught, and would end the process by the signal; running any other forgets it
         exec("")
@@ -39,7 +40,8 @@ def _interrupt_again() -> None:
     from outrider.cli.interrupts import interrupt_main_thread
 
     time.sleep(0.01)  # until the main thread has left that place
-    interrupt_main_thread()
+    if sys.unraisablehook is _on_dropped:  # there is still something to end
+        interrupt_main_thread()
 
 
 if __name__ == "__main__":

@@ -77,6 +77,8 @@ class DraftGate:
     keeps up with it, or its time is better spent on the next step."""
     is_look: bool = False
     is_free: bool = False
+    was_asked: bool = False
+    """Not while a drafter before it in the chain has proposed."""
     length: int | None = None
     """How much of a draft was found worth it."""
     needed: float | None = None

@@ -55,7 +55,9 @@ class DraftTime:
         return line
 
     def as_json(self) -> list[float]:
-        return [*self._fit(), self.look_s]
+        """What is worth keeping: no time of a single draft, which may be only a guess."""
+        fixed, slope = self._fit() if self._weight >= 1 else (0.0, 0.0)
+        return [fixed, slope, self.look_s]
 
     @classmethod
     def restore(cls, saved: object) -> DraftTime:

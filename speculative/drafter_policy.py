@@ -114,9 +114,10 @@ class DrafterPolicy:
         ``verify_s`` are the times of steps with 0.. draft tokens, ``floor`` the tokens a second
         without this drafter; ``lately`` so many draft tokens of a step were accepted.
         """
+        self._is_begun |= self._gate is not None and self._gate.was_asked
         most, others = len(verify_s) - 1, load.tokens
         self._weigh(verify_s, floor, load)
-        is_asked = False
+        self.speed, is_asked = 0.0, False
         if not self.is_free:
             self.length, self.pause = self._best, self._reason
             if self._best and not self._pays_reading(load, lately):
@@ -127,7 +128,6 @@ class DrafterPolicy:
             self._wait /= self._hope
             if not is_asked and self._acceptance.num_since < self._wait:
                 return None
-            self._is_begun = True
         gate = DraftGate(
             most, self._acceptance, verify_s, self._token_s, floor, others, self._streak
         )

@@ -159,6 +159,8 @@ def _for(member: Drafter, request: DraftRequest) -> DraftRequest | None:
             uniform = None  # what is only compared is the best guess, and draws nothing
     if bound == 0:
         return None
+    if gate is not None:
+        gate.was_asked = True
     if gate is None and bound == request.max_tokens and uniform is request.uniform:
         return request
     return request.within(bound, uniform, gate)

@@ -87,26 +87,32 @@ class _Reader:
             return
         place = found + self._match
         matched = num_matched(self._index.ids[:length], place)
-        if self._place is None or matched >= self._far:
+        if place == self._place:
+            self.num_matched = matched
+        elif self._place is None or matched >= self._far:
             self._lose()
             self._place, self.num_matched = place, matched
 
     def _expect(self, count: int) -> list[_Expected]:
         """The rest of an edit that is being made, and ``count`` tokens or a few more."""
         assert self._place is not None
-        rest = takewhile(lambda one: one[1] == self._place, self._expected)
-        self._expected = [*rest, *self._ahead(self._place, count)]
+        rest = list(takewhile(lambda one: one[1] == self._place, self._expected))
+        begun = [token for token, _, _ in rest]
+        self._expected = [*rest, *self._ahead(self._place, count, begun)]
         return self._expected
 
-    def _ahead(self, place: int, count: int) -> list[_Expected]:
-        """A copy from ``place`` on, with the edits seen so far: ``count`` tokens or a few more.
+    def _ahead(self, place: int, count: int, begun: Sequence[int] = ()) -> list[_Expected]:
+        """A copy from ``place`` on, with the edits seen so far: about ``count`` tokens.
 
-        Where the text ends it goes on with the copy itself: it repeats itself.
+        Where the text ends it goes on with the copy itself, of which ``begun`` comes before:
+        it repeats itself.
         """
         source = self._index.ids[place : place + 2 * count + _MOST_EDITED].tolist()
         if not self._edits and len(source) >= count:
             return [(token, at, None) for at, token in enumerate(source[:count], place + 1)]
         is_end = place + len(source) == len(self._index)
+        if is_end:
+            source += begun
         ahead: list[_Expected] = []
         at = 0
         while len(ahead) < count and at < len(source):
@@ -175,8 +181,9 @@ class NgramEditDrafter(TextDrafter[_Reader]):
     both within eight tokens; until then one token is taken to stand for another. What was
     replaced by what is remembered as long as the source is, so a name that is changed
     throughout is missed once: the next draft has the new one. A replacement that was wrong is
-    forgotten. (llama.cpp has no such drafter; its n-gram drafters wait after each edit
-    until a whole n-gram of the new text stood before.)
+    forgotten; what is only put in or left out says less of other places, and is not remembered.
+    (llama.cpp has no such drafter; its n-gram drafters wait after each edit until a whole n-gram
+    of the new text stood before.)
     """
 
     name = "ngram-edit"

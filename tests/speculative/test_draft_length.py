@@ -439,14 +439,13 @@ def test_no_text_is_read_while_another_drafts_most_of_the_answer() -> None:
     costs.calibrate({1: 1.0, 2: 1.11, 3: 1.22, 64: 32.0})
     costs.observe_draft(1, 0.14, "model")
     adaptive = AdaptiveLength(costs, {"text": 4, "model": 2})
-    for _ in range(3):
-        adaptive.observe(_draft("text", 4), 4, [1] * 5)
-    asked = []
-    for _ in range(5):
+    may_be_asked = []
+    for proposal in 3 * [_draft("text", 4)] + 5 * [NO_DRAFT]:
         adaptive.bound(4, StepLoad(400, 400))
-        asked.append("model" in (adaptive.gates or {}))
-        adaptive.observe(NO_DRAFT, 0, [1])
-    assert asked == [False, False, False, True, True]
+        may_be_asked.append("model" in (adaptive.gates or {}))
+        adaptive.observe(proposal, len(proposal), [1] * (1 + len(proposal)))
+    # the first one may, but a chain asks it only if the other has nothing
+    assert may_be_asked == [True, True, *4 * [False], True, True]
 
 
 def test_the_first_look_waits_until_the_time_allows_to_read_the_text() -> None:
@@ -463,9 +462,26 @@ def test_the_first_look_waits_until_the_time_allows_to_read_the_text() -> None:
         proposal = NO_DRAFT
         if gate is not None:
             assert gate.is_look
+            gate.was_asked = True  # as a chain does
             looks.append(step)
             proposal = Proposal(looks=_draft("model", 2).as_look("model"))
         length.observe(proposal, 0, [1])
     # 20 * 0.1 + 2 * 0.2 plain steps are a hundredth of 240, and then 0.4 of 40
     assert looks[0] == pytest.approx(240 / hope, abs=4)
     assert 40 < looks[1] - looks[0] < 40 / (1 / 1.9) ** 3
+
+
+def test_a_head_that_turns_out_free_holds_nobody_back() -> None:
+    """While it costs, what it brings is what others must be faster than; then each is judged."""
+    costs = StepCosts()
+    costs.calibrate({1: 1.0, 2: 1.11, 3: 1.22})
+    costs.observe_draft(1, 0.1, "model")
+    adaptive = AdaptiveLength(costs, {"text": 2, "model": 2})
+    adaptive.bound(2)
+    assert adaptive.gates is not None
+    assert adaptive.gates["text"].floor > 1.1
+    for _ in range(200):
+        costs.observe_draft(1, 0.001, "model")
+        costs.observe_verify(3, 1.2)  # as in a step: costs are taken anew in every sixteenth
+    adaptive.bound(2)
+    assert adaptive.gates["text"].floor == pytest.approx(1.0)

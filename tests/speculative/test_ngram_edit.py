@@ -185,6 +185,21 @@ def test_an_edit_that_was_wrong_is_forgotten() -> None:
         writer.write()
 
 
+def test_an_edit_outlives_another_that_was_wrong() -> None:
+    """Though the source is found again by an n-gram that reaches far back over the wrong one."""
+    distances = [10, 10, 10, 10]
+    parts = zip([*distances, 4], [[200], [201], [200], [201], [1]], strict=True)
+    tokens = itertools.count(1000)
+    source = [t for n, name in parts for t in (*itertools.islice(tokens, n), *name)]
+    answer = [{201: 211}.get(token, token) for token in source]
+    answer[10] = 210  # the first 200 only
+    writer = Writer([*source, *GAP], answer)
+    writer.write(33)  # the second 200 was no 210, and none of the drafts from here on is wrong
+    while writer.rest:
+        assert writer.is_right(ask(writer.drafter, writer.text))
+        writer.write()
+
+
 def test_an_edit_is_none_before_a_second_token_has_told() -> None:
     source = with_name([6, 6, 6], [200])
     answer = [*source[:6], 210, source[7], 999, *source[8:13]]

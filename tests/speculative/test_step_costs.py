@@ -184,6 +184,17 @@ def test_what_is_kept_comes_back() -> None:
     assert again.switch_s == costs.switch_s > 0
 
 
+def test_a_single_time_of_drafting_is_not_kept() -> None:
+    """It may be the guess that stands in where nothing could be timed."""
+    costs = _costs({1: 1.0})
+    costs.observe_draft(1, 0.1, "a")
+    costs.observe_look(2.0, "a")
+    again = StepCosts(LINE)
+    again.restore(costs.as_json())
+    assert again.token_s("a") is None
+    assert again.look_s(2, "a") == 2.0
+
+
 @pytest.mark.parametrize(
     "saved",
     [
