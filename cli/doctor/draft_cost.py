@@ -65,35 +65,55 @@ def measure_draft_costs(
 ) -> tuple[float, tuple[DraftCost, ...]]:
     """Have each of the drafters that are models draft alone, with coins instead of verification.
 
-    In turns with plain steps and with steps of the same length whose tokens cost nothing: by
-    how many plain steps those with a drafter take longer is what it costs, the hidden states
-    that the target keeps for it included. ``plain_s`` are the seconds of a decode of one row by
-    the cost curve, which may come from another moment. ``check`` may raise.
+    In turns with plain steps and with steps of the same length whose tokens cost nothing.
+    ``plain_s`` are the seconds of a decode of one row by the cost curve, which may come from
+    another moment. ``check`` may raise.
 
     Returns:
         the seconds of a plain step beyond its decode; and the costs, n-gram drafts first. Left
         out is who makes no drafts, or finds no room for a few in the context.
     """
     models = [replace(one, n_max=None) for one in drafters if kind_of(one).is_model]
-    hosts: list[float] = []
-    measured: dict[str, dict[int, float]] = {}
+    rounds: list[tuple[StepTimes, ...]] = []
     for length in reversed(LENGTHS):  # the longest first: its context has room for the others
         given = SpeculationSettings(
             n_max=length, adaptive=False, synth_len=1 + _ACCEPTANCE * length
         )
         plain = StepTimes(SpeculationSettings(adaptive=False))
-        free, *drafting = (StepTimes(given, (one,)) for one in (DrafterSettings("filler"), *models))
-        ways = (plain, free, *drafting)
+        free = StepTimes(given, (DrafterSettings("filler"),))
+        ways = (plain, free, *(StepTimes(given, (model,)) for model in models))
         timed = time_in_turns(engine, session, ways, _BUDGET_S * len(ways), check)
-        if plain not in timed or free not in timed:
-            continue
-        host_s = median(plain.host_s)
-        hosts.append(host_s)
-        free_s = median(free.host_s) - host_s
-        measured.setdefault(N_GRAM, {})[length] = max(free_s, 0.0)
-        for way in drafting:
-            if way in timed:
-                added_s = (way.cost(plain) - free.cost(plain)) * (plain_s + host_s)
-                measured.setdefault(way.name, {})[length] = max(free_s + added_s, 0.0)
-    costs = tuple(DraftCost(name, draft_s) for name, draft_s in measured.items())
-    return median(hosts) if hosts else 0.0, costs
+        if plain in timed and free in timed:
+            rounds.append(tuple(timed))
+    if not rounds:
+        return 0.0, ()
+    host_s = median(turn.host_s for plain, *_ in rounds for turn in plain.turns)
+    return host_s, draft_costs(rounds, plain_s + host_s)
+
+
+def draft_costs(rounds: Sequence[Sequence[StepTimes]], plain_s: float) -> tuple[DraftCost, ...]:
+    """From plain steps, free drafts and those of models, a round for each length.
+
+    Two parts: what a step takes beyond its decode, which is drafting, and by how much the decode
+    is slower than one of free drafts, because the target keeps hidden states for the drafter.
+    Both are compared within a turn. The second is a difference of two large figures: one part
+    of the decode, from all lengths. ``plain_s`` are the seconds of a plain step.
+    """
+    beyond: dict[str, dict[int, float]] = {}  # in plain steps, by length
+    slower: dict[str, list[float]] = {}  # in decodes of free drafts
+    decodes: dict[int, float] = {}  # of free drafts, in plain steps
+    for plain, free, *drafting in rounds:
+        pairs = free.beside(plain)
+        decodes[free.length] = median(own.decode_s / one.step_s for own, one in pairs)
+        for way in (free, *drafting):
+            name = N_GRAM if way is free else way.name
+            hosts = ((own.host_s - one.host_s) / one.step_s for own, one in way.beside(plain))
+            beyond.setdefault(name, {})[free.length] = median(hosts)
+            added = (own.decode_s / one.decode_s - 1 for own, one in way.beside(free))
+            slower.setdefault(name, []).extend(added)
+    costs = []
+    for name, by_length in beyond.items():
+        kept = median(slower[name])
+        steps = {n: max(0.0, host + kept * decodes[n]) for n, host in by_length.items()}
+        costs.append(DraftCost(name, {n: plain_s * step for n, step in steps.items()}))
+    return tuple(costs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
@@ -27,28 +27,40 @@ _TURN_S = 1.0  # a busy machine may take seconds for a step
 TEXT = "The keeper of the lighthouse wrote down every ship that passed in the night. "
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A step of a few that followed one another, in seconds: medians.
+
+    ``host_s`` is what it takes beyond its decode.
+    """
+
+    decode_s: float
+    host_s: float
+
+    @property
+    def step_s(self) -> float:
+        return self.decode_s + self.host_s
+
+
 @dataclass(slots=True, eq=False)
 class StepTimes:
-    """The steps of one way to draft, in seconds: medians of each turn.
+    """The steps of one way to draft.
 
-    Those count whose drafts are of ``length``; 0 is plain decoding. ``step_s`` is all of a
-    step, ``host_s`` what it takes beyond its decode.
+    Those count whose drafts are of ``length``; 0 is plain decoding.
     """
 
     speculation: SpeculationSettings
     drafters: tuple[DrafterSettings, ...] = ()
     name: str = ""
-    step_s: list[float] = field(default_factory=list)
-    host_s: list[float] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
 
     @property
     def length(self) -> int:
         return self.speculation.n_max or 0 if self.drafters else 0
 
-    def cost(self, plain: StepTimes) -> float:
-        """Times a plain step: the median over turns that followed one another."""
-        pairs = zip(self.step_s, plain.step_s, strict=True)
-        return median(own_s / plain_s for own_s, plain_s in pairs)
+    def beside(self, other: StepTimes) -> Iterator[tuple[Turn, Turn]]:
+        """Each turn with the one that the other had in the same round."""
+        return zip(self.turns, other.turns, strict=True)
 
     def take_turn(self, engine: Engine, session: Session, check: Callable[[], None]) -> None:
         """Answer for a few steps; ``check`` may raise after each."""
@@ -67,14 +79,15 @@ class StepTimes:
                 stats = session.stats
                 is_whole = isinstance(event, StepEvent) and stats.drafted - drafted == self.length
                 if is_whole and stats.steps > _NUM_UNTIMED:
-                    times.append((ended - started, stats.verify_s - decode_s))
+                    verify_s = stats.verify_s - decode_s
+                    times.append((verify_s, ended - started - verify_s))
                 drafted, decode_s = stats.drafted, stats.verify_s
                 started = time.perf_counter()
                 if stats.steps >= _NUM_UNTIMED + _NUM_STEPS or started > deadline:
                     break
         if times:
-            self.step_s.append(median(step_s for step_s, _ in times))
-            self.host_s.append(median(step_s - decode_s for step_s, decode_s in times))
+            decodes, hosts = zip(*times, strict=True)
+            self.turns.append(Turn(median(decodes), median(hosts)))
 
 
 def time_in_turns(
@@ -95,7 +108,7 @@ def time_in_turns(
         for way in left:
             way.take_turn(engine, session, check)
         num_turns += 1
-        left = [way for way in left if len(way.step_s) == num_turns]
+        left = [way for way in left if len(way.turns) == num_turns]
         if time.perf_counter() - started > budget_s:
             break
     return left

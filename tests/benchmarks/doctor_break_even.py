@@ -1,10 +1,11 @@
 """Is the doctor's break-even true? Against runs whose acceptance is set by coins.
 
 For each draft length two synthetic runs, one a little below the acceptance that the doctor says
-is needed and one a little above, and plain steps between them, in turns. A step costs nearly the
-same at both, so the acceptance at which a run is as fast as plain decoding lies on the line
-through the two. The doctor is asked several times, with runs after each: its medians against
-theirs, since the machine may be in another mood a minute later. Run where nothing else runs:
+is needed and one a little above, and plain steps between them. A step costs nearly the same at
+both, so the acceptance at which a run is as fast as plain decoding lies on the line through the
+two. How much faster than plain it is says the median over rounds, each run against the plain
+steps right beside it: the machine may be a fifth slower a minute later. For the same reason the
+doctor is asked several times, with rounds after each. Run where nothing else runs:
 
     python tests/benchmarks/doctor_break_even.py
     python tests/benchmarks/doctor_break_even.py --doctors 9 -P smollm2
@@ -17,7 +18,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -41,7 +42,7 @@ APART = 0.1  # of the acceptance, to either side
 NUM_WARM_UP, NUM_STEPS = 3, 12
 LIMIT = 0.10
 
-Place = tuple[int, float]  # draft length and acceptance; length 0 is plain
+Place = tuple[int, float]  # draft length and acceptance
 
 
 def main() -> int:
@@ -58,7 +59,7 @@ def main() -> int:
         if kind_of(one).is_model:
             drafters[kind_of(one).name] = replace(one, n_max=None)
     said: dict[tuple[str, int], list[float]] = {}
-    timed = {name: dict[Place, list[float]]() for name in drafters}
+    gained = {name: dict[Place, list[float]]() for name in drafters}
     for number in range(options.doctors):
         found = diagnosis(options.profile)
         print(f"{number + 1} of {options.doctors}, quiet: {found['quiet']}", file=sys.stderr)
@@ -69,12 +70,13 @@ def main() -> int:
         with Arm("", ArmSpec(options.profile, profile, {})) as arm:
             for name, drafter in drafters.items():
                 first = {length: needs[0] for (of, length), needs in said.items() if of == name}
-                for place, seconds in step_times(arm, drafter, first, options.rounds).items():
-                    timed[name].setdefault(place, []).extend(seconds)
+                for _ in range(options.rounds):
+                    for place, gain in gains(arm, drafter, first):
+                        gained[name].setdefault(place, []).append(gain)
     print(f"{'drafter':14}{'length':>7}{'doctor':>9}{'measured':>10}{'ratio':>8}   said")
     worst = 0.0
     for (name, length), needs in sorted(said.items(), key=lambda one: (one[0][0][0] != "n", one)):
-        needed, measured = median(needs), crossing(length, timed[name])
+        needed, measured = median(needs), crossing(length, gained[name])
         worst = max(worst, abs(needed / measured - 1))
         row = f"{needed:9.3f}{measured:10.3f}{needed / measured:8.3f}"
         print(f"{name:14}{length:7}{row}   {min(needs):.3f} to {max(needs):.3f}", flush=True)
@@ -96,36 +98,29 @@ def needs_of(said: Mapping[str, Any], drafter: str) -> dict[int, float]:
     return {row["length"]: row["needs"] for row in next(rows, [])}
 
 
-def step_times(
-    arm: Arm, drafter: DrafterSettings, needs: Mapping[int, float], num_rounds: int
-) -> dict[Place, list[float]]:
-    """Seconds of steps at two rates of acceptance for each length, and of plain ones, in turns."""
-    places: list[Place] = [(0, 0.0)]
+def gains(
+    arm: Arm, drafter: DrafterSettings, needs: Mapping[int, float]
+) -> Iterator[tuple[Place, float]]:
+    """One round: times plain decoding, at two rates of acceptance for each length."""
     for length, needed in needs.items():
         middle = max(2 * APART, min(1 - 2 * APART, needed))  # beyond them the line goes on
-        places += [(length, middle - APART), (length, middle + APART)]
-    seconds: dict[Place, list[float]] = {place: [] for place in places}
-    for number in range(num_rounds):
-        for place in places if number % 2 else reversed(places):
-            seconds[place] += steps(arm, drafter, place)
-    return seconds
+        low, high = middle - APART, middle + APART
+        low_s = step_s(arm, drafter, length, low)
+        plain_s = step_s(arm, drafter)
+        high_s = step_s(arm, drafter, length, high)
+        yield (length, low), (1 + length * low) * plain_s / low_s
+        yield (length, high), (1 + length * high) * plain_s / high_s
 
 
-def crossing(length: int, seconds: Mapping[Place, Sequence[float]]) -> float:
-    """Where the gain over plain steps is 1, on the line through those at two rates."""
-    plain_s = median(seconds[0, 0.0])
-    gains = {
-        rate: (1 + length * rate) * plain_s / median(times)
-        for (of, rate), times in seconds.items()
-        if of == length
-    }
-    low, high = sorted(gains)
-    return low + (1 - gains[low]) * (high - low) / (gains[high] - gains[low])
+def crossing(length: int, gained: Mapping[Place, Sequence[float]]) -> float:
+    """Where the gain is 1, on the line through those at two rates."""
+    low, high = sorted(rate for of, rate in gained if of == length)
+    low_gain, high_gain = median(gained[length, low]), median(gained[length, high])
+    return low + (1 - low_gain) * (high - low) / (high_gain - low_gain)
 
 
-def steps(arm: Arm, drafter: DrafterSettings, place: Place) -> list[float]:
-    """Seconds of whole steps, drafting and all, at one place."""
-    length, rate = place
+def step_s(arm: Arm, drafter: DrafterSettings, length: int = 0, rate: float = 0.0) -> float:
+    """Seconds of a whole step, drafting and all; plain without a length."""
     if length:
         speculation = SpeculationSettings(n_max=length, adaptive=False, synth_len=1 + length * rate)
         arm.engine.configure(speculation, (drafter,))
@@ -140,8 +135,7 @@ def steps(arm: Arm, drafter: DrafterSettings, place: Place) -> list[float]:
                 ends.append(arm.session.timings.generation_s)
             if arm.session.stats.steps >= NUM_WARM_UP + NUM_STEPS:
                 break
-    taken = [after - before for before, after in pairwise(ends)]
-    return taken[NUM_WARM_UP:]
+    return median(after - before for before, after in list(pairwise(ends))[NUM_WARM_UP:])
 
 
 if __name__ == "__main__":

@@ -19,15 +19,17 @@ from outrider.cli.doctor import neighbours
 from outrider.cli.doctor.advice import advise, advise_smaller
 from outrider.cli.doctor.cost_curve import CostCurve, measure_curve
 from outrider.cli.doctor.diagnosis import Diagnosis, break_evens
-from outrider.cli.doctor.draft_cost import N_GRAM, DraftCost
+from outrider.cli.doctor.draft_cost import N_GRAM, DraftCost, draft_costs
 from outrider.cli.doctor.memory import MemoryNeed
 from outrider.cli.doctor.neighbours import CoreTime, others_share
 from outrider.cli.doctor.processor import Processor, examine_processor, feature_words
+from outrider.cli.doctor.step_times import StepTimes, Turn
 from outrider.cli.doctor.view import doctor_lines, quiet_words
 from outrider.cli.glyphs import ASCII, UNICODE
 from outrider.cli.local_drafters import LocalDrafter, local_drafters
 from outrider.speculative.gguf_file import GgufFile
 from outrider.speculative.model_facts import ModelFacts
+from outrider.speculative.settings import DrafterSettings, SpeculationSettings
 
 MIB = 2**20
 # the figures of the screen that was designed: a step of one row takes 14.8 ms
@@ -284,6 +286,32 @@ def test_the_cost_of_a_draft_lies_on_lines_between_the_measured_lengths() -> Non
 def test_n_gram_drafts_cost_the_same_however_long() -> None:
     cost = DraftCost(N_GRAM, {1: 2.0, 3: 3.0})
     assert {n: one.token_s for n, one in cost.drafts([3, 6]).items()} == {3: 1.0, 6: 0.5}
+
+
+def test_the_cost_of_a_drafter_is_its_drafting_and_how_much_it_slows_the_decode() -> None:
+    # three turns of each way, the machine half as fast in the second; a plain step takes 10 s
+    moods = (1.0, 2.0, 1.0)
+
+    def turns(length: int, name: str, decode_s: float, host_s: float) -> StepTimes:
+        drafters = (DrafterSettings("filler"),) if length else ()
+        taken = [Turn(mood * decode_s, mood * host_s) for mood in moods]
+        return StepTimes(SpeculationSettings(n_max=length), drafters, name, taken)
+
+    plain = turns(0, "", 9.0, 1.0)
+    rounds = [
+        (plain, turns(3, "", 30.0, 1.5), turns(3, "head", 36.0, 4.5)),
+        (plain, turns(1, "", 20.0, 1.5), turns(1, "head", 22.0, 2.5)),
+        # interrupted for once: no part of it is believed
+        (plain, turns(7, "", 40.0, 1.5), turns(7, "head", 44.0, 6.5)),
+    ]
+    rounds[1][2].turns[0] = Turn(80.0, 9.0)
+    n_gram, head = draft_costs(rounds, 0.01)
+    assert (n_gram.drafter, head.drafter) == (N_GRAM, "head")
+    assert n_gram.draft_s == pytest.approx({3: 0.0005, 1: 0.0005, 7: 0.0005})
+    # of the decodes, a tenth longer (36 of 30 and 80 of 20 are not in the middle)
+    assert head.draft_s == pytest.approx(
+        {3: 0.0035 + 0.1 * 0.03, 1: 0.0015 + 0.1 * 0.02, 7: 0.0055 + 0.1 * 0.04}
+    )
 
 
 def test_the_time_beside_the_decode_is_a_part_of_every_step() -> None:
