@@ -56,8 +56,12 @@ def new_profile(name: str, parent: str) -> Path:
     text = _NEW.format(name=name, parent=json.dumps(extends, ensure_ascii=False))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        path.touch(exist_ok=False)
+        try:
+            path.write_text(text, encoding="utf-8")
+        except BaseException:
+            path.unlink()
+            raise
     except FileExistsError:
         raise ProfileError(f"{path}: exists already; choose another name or edit it") from None
     except OSError as error:

@@ -57,11 +57,12 @@ def main() -> None:
                 if number:  # the first round warms up
                     ours.append(pair[0])
                     theirs.append(pair[1])
-            ratio = median(ours) / median(theirs)
+            ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
             print(
                 f"depth {depth:5}: outrider {median(ours):6.1f} tok/s  llama-server"
-                f" {median(theirs):6.1f} tok/s  ratio {ratio:.3f}"
-                f"  ({', '.join(f'{a / b:.2f}' for a, b in zip(ours, theirs, strict=True))})"
+                f" {median(theirs):6.1f} tok/s, {median(ours) / median(theirs):.3f} of it,"
+                f" {median(ratios):.3f} within a round"
+                f"  ({', '.join(f'{ratio:.2f}' for ratio in ratios)})"
             )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tools.full_disk import full_disk
 
 from outrider.profiles.errors import ProfileError
 from outrider.profiles.fields import FIELDS
@@ -59,6 +60,12 @@ def test_a_new_profile_may_extend_a_file() -> None:
     Path("a: b.yaml").write_text("sampling: {temp: 1}")
     new_profile("mine", "./a: b.yaml")
     assert load_profile("mine").sampling.temp == 1
+
+
+def test_a_full_disk_leaves_no_part_of_a_profile(user_folders: Path) -> None:
+    with full_disk(10), pytest.raises(ProfileError, match=r"mine.yaml: cannot be written"):
+        new_profile("mine", "smollm2")
+    assert list((user_folders / "config" / "outrider").iterdir()) == []
 
 
 def test_nothing_is_overwritten() -> None:

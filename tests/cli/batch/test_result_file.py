@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import json
-import resource
-import signal
 from pathlib import Path
 
 import pytest
+from tools.full_disk import full_disk
 
 from outrider.cli.batch.order import InOrder
 from outrider.cli.batch.result_file import ResultFile
@@ -71,15 +70,8 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     file = ResultFile(path)
     file.write(row("a"))
     size = path.stat().st_size
-    former = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, former[1]))
-    try:
-        with pytest.raises(OutputError, match="File too large"):
-            file.write(row("b"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, former)
-        signal.signal(signal.SIGXFSZ, handler)
+    with full_disk(size + 10), pytest.raises(OutputError, match="File too large"):
+        file.write(row("b"))
     file.close()
     assert lines(path) == ["a"]
     assert path.stat().st_size == size
