@@ -74,6 +74,8 @@ def measure_draft_costs(
         out is who makes no drafts, or finds no room for a few in the context.
     """
     models = [replace(one, n_max=None) for one in drafters if kind_of(one).is_model]
+    # what a free draft costs is a hundredth of a step: once is enough
+    budget_s = _BUDGET_S * (len(models) + 2) if models else 0.0
     rounds: list[tuple[StepTimes, ...]] = []
     for length in reversed(LENGTHS):  # the longest first: its context has room for the others
         given = SpeculationSettings(
@@ -82,7 +84,7 @@ def measure_draft_costs(
         plain = StepTimes(SpeculationSettings(adaptive=False))
         free = StepTimes(given, (DrafterSettings("filler"),))
         ways = (plain, free, *(StepTimes(given, (model,)) for model in models))
-        timed = time_in_turns(engine, session, ways, _BUDGET_S * len(ways), check)
+        timed = time_in_turns(engine, session, ways, budget_s, check)
         if plain in timed and free in timed:
             rounds.append(tuple(timed))
     if not rounds:
