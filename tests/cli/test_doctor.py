@@ -301,10 +301,9 @@ def test_the_cost_of_a_drafter_is_its_drafting_and_how_much_it_slows_the_decode(
     rounds = [
         (plain, turns(3, "", 30.0, 1.5), turns(3, "head", 36.0, 4.5)),
         (plain, turns(1, "", 20.0, 1.5), turns(1, "head", 22.0, 2.5)),
-        # interrupted for once: no part of it is believed
         (plain, turns(7, "", 40.0, 1.5), turns(7, "head", 44.0, 6.5)),
     ]
-    rounds[1][2].turns[0] = Turn(80.0, 9.0)
+    rounds[1][2].turns[0] = Turn(80.0, 9.0)  # interrupted for once: no part of it is believed
     n_gram, head = draft_costs(rounds, 0.01)
     assert (n_gram.drafter, head.drafter) == (N_GRAM, "head")
     assert n_gram.draft_s == pytest.approx({3: 0.0005, 1: 0.0005, 7: 0.0005})
